@@ -1,0 +1,1 @@
+"""Shadowgraph: a function-graph tracer for user space."""

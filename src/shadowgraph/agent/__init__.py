@@ -1,0 +1,1 @@
+"""The agent seen from outside: its layout, its shared memory and its rings."""

@@ -1,0 +1,1 @@
+"""Streaming computations over the columns of a trace."""

@@ -1,0 +1,1 @@
+"""Stack traces that say whether they can be relied on."""

@@ -1,0 +1,1 @@
+"""The traced process: launching, stopping, reading and writing it, remote calls, injection."""

@@ -1,0 +1,1 @@
+"""Trace folders: raw spool, Parquet columns, manifest, reading."""

@@ -1,0 +1,1 @@
+"""Analyses as text for people."""
