@@ -1,0 +1,252 @@
+"""Generated from native/include/shadowgraph/*.h by native/generate_layout.py: do not edit."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import numpy as np
+
+ARENA_MAGIC = 0x3176676873
+BLOCK_FRAMES = 32
+POLICY_BLOCK = 0
+POLICY_DROP = 1
+POLICY_OVERWRITE = 2
+THREAD_FREE = 0
+THREAD_LIVE = 1
+THREAD_DEAD = 2
+SEGMENT_FREE = 0
+SEGMENT_OWNED = 1
+SEGMENT_FULL = 2
+SEGMENT_KEPT = 3
+EVENT_FREE = 0
+EVENT_CLAIMED = 1
+EVENT_ASKED = 2
+EVENT_ANSWERED = 3
+EVENT_EXEC = 1
+EVENT_EXEC_FAILED = 2
+EVENT_LOADED = 3
+FUNCTION_RECORD_SIZE = 32
+FLAG_CALLER = 1
+FLAG_VALUES = 2
+FLAG_EXEC = 4
+FLAG_LOADED = 8
+FLAG_SILENT = 16
+FLAG_CLONE = 32
+FLAG_EXECUTABLE = 64
+VALUE_INTEGER = 1
+VALUE_DOUBLE = 2
+VALUE_STRING = 3
+WHEN_ENTRY = 0
+WHEN_RETURN = 1
+VALUE_STRING_LIMIT = 64
+VALUES_LIMIT = 16
+RECORD_SIZE = 16
+START_BITS = 48
+DEPTH_BITS = 16
+FUNCTION_BITS = 24
+DURATION_BITS = 40
+FUNCTION_NONE = 0
+ESCAPE_FIRST = 0xFFFF00
+ESCAPE_LONG = 0xFFFF01
+ESCAPE_KIND = 0xFFFF02
+ESCAPE_VALUES = 0xFFFF03
+KIND_RETURNED = 0
+KIND_UNWOUND = 1
+KIND_TAIL = 2
+KIND_OPEN = 3
+
+arena_dtype = np.dtype(
+    {
+        "names": [
+            "magic",
+            "size",
+            "threads_at",
+            "segments_at",
+            "events_at",
+            "chunks_at",
+            "open_at",
+            "data_at",
+            "threads",
+            "segments",
+            "events",
+            "chunks",
+            "segment_size",
+            "policy",
+            "tick_base",
+            "recording",
+            "controller_pid",
+            "heartbeat",
+            "bell",
+            "waiting",
+            "freed",
+            "waiters",
+            "sequence_hint",
+            "missed",
+            "reserved",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            ("<u8", (4,)),
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            24,
+            32,
+            40,
+            48,
+            56,
+            64,
+            68,
+            72,
+            76,
+            80,
+            84,
+            88,
+            96,
+            100,
+            104,
+            108,
+            112,
+            116,
+            120,
+            124,
+            128,
+            136,
+        ],
+        "itemsize": 168,
+    }
+)
+
+shared_thread_dtype = np.dtype(
+    {
+        "names": [
+            "state",
+            "pid",
+            "tid",
+            "parent_pid",
+            "started",
+            "ended",
+            "missed",
+            "dropped",
+            "filtered",
+            "values_lost",
+            "name",
+            "reserved",
+        ],
+        "formats": ["<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "S16", ("<u8", (5,))],
+        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80],
+        "itemsize": 120,
+    }
+)
+
+segment_dtype = np.dtype(
+    {
+        "names": ["state", "thread", "sequence", "opened", "used", "pid"],
+        "formats": ["<u4", "<u4", "<u8", "<u8", "<u4", "<u4"],
+        "offsets": [0, 4, 8, 16, 24, 28],
+        "itemsize": 32,
+    }
+)
+
+event_dtype = np.dtype(
+    {
+        "names": ["state", "kind", "pid", "tid", "arguments"],
+        "formats": ["<u4", "<u4", "<u4", "<u4", ("<u8", (5,))],
+        "offsets": [0, 4, 8, 12, 16],
+        "itemsize": 56,
+    }
+)
+
+chunk_dtype = np.dtype(
+    {
+        "names": ["state", "thread"],
+        "formats": ["<u4", "<u4"],
+        "offsets": [0, 4],
+        "itemsize": 8,
+    }
+)
+
+open_dtype = np.dtype(
+    {
+        "names": ["start", "function"],
+        "formats": ["<u8", "<u8"],
+        "offsets": [0, 8],
+        "itemsize": 16,
+    }
+)
+
+function_dtype = np.dtype(
+    {
+        "names": ["body", "id", "flags", "values", "reserved"],
+        "formats": ["<u8", "<u4", "<u4", "<u8", "<u8"],
+        "offsets": [0, 8, 12, 16, 24],
+        "itemsize": 32,
+    }
+)
+
+value_dtype = np.dtype(
+    {
+        "names": ["kind", "when", "place", "reserved", "reserved2"],
+        "formats": ["<u1", "<u1", "<u1", "<u1", "<u4"],
+        "offsets": [0, 1, 2, 3, 4],
+        "itemsize": 8,
+    }
+)
+
+values_dtype = np.dtype(
+    {
+        "names": ["entry", "at_return", "items"],
+        "formats": ["<u4", "<u4", (value_dtype, (16,))],
+        "offsets": [0, 4, 8],
+        "itemsize": 136,
+    }
+)
+
+settings_dtype = np.dtype(
+    {
+        "names": [
+            "policy",
+            "segment_size",
+            "segments",
+            "threads",
+            "chunks",
+            "controller_pid",
+            "caller_low",
+            "caller_size",
+            "minimal_ticks",
+            "depth_limit",
+            "frame_limit",
+            "tick_base",
+            "arena",
+            "main_stack_end",
+        ],
+        "formats": ["<u4", "<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u4", "<u4", "<u8", "<u8", "<u8"],
+        "offsets": [0, 4, 8, 12, 16, 20, 24, 32, 40, 48, 52, 56, 64, 72],
+        "itemsize": 80,
+    }
+)
