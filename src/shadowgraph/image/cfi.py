@@ -1,0 +1,197 @@
+"""As much of the call-frame instructions as the tables need: is the return address on top of the stack at this address?
+
+A function that is entered by a call starts with CFA = rsp + 8 and the return address at CFA − 8 (System V ABI, AMD64
+supplement, 3.2.2 and 3.7). An unwind row that says something else at a supposed function start belongs to the middle of a
+function, to a signal frame, or to the first function of a thread. Full rows, for walking stacks, are computed elsewhere.
+"""
+
+from __future__ import annotations
+
+from shadowgraph.image.reasons import Reason
+
+__all__ = ["Cursor", "judge_row"]
+
+RSP, RETURN_ADDRESS = 7, 16
+
+# DWARF 5, 6.4.2 and 7.24; the GNU ones from the Linux Standard Base, "Call Frame Instructions".
+CFA_SET_LOC, CFA_ADVANCE1, CFA_ADVANCE2, CFA_ADVANCE4 = 0x01, 0x02, 0x03, 0x04
+CFA_OFFSET_EXTENDED, CFA_RESTORE_EXTENDED, CFA_UNDEFINED, CFA_SAME_VALUE, CFA_REGISTER = 0x05, 0x06, 0x07, 0x08, 0x09
+CFA_REMEMBER, CFA_RESTORE_STATE = 0x0A, 0x0B
+CFA_DEF_CFA, CFA_DEF_CFA_REGISTER, CFA_DEF_CFA_OFFSET, CFA_DEF_CFA_EXPRESSION = 0x0C, 0x0D, 0x0E, 0x0F
+CFA_EXPRESSION, CFA_OFFSET_EXTENDED_SF, CFA_DEF_CFA_SF, CFA_DEF_CFA_OFFSET_SF = 0x10, 0x11, 0x12, 0x13
+CFA_VAL_OFFSET, CFA_VAL_OFFSET_SF, CFA_VAL_EXPRESSION = 0x14, 0x15, 0x16
+CFA_GNU_ARGS_SIZE, CFA_GNU_NEGATIVE_OFFSET = 0x2E, 0x2F
+
+
+class Cursor:
+    """Reads numbers from a block of bytes; past the end it raises IndexError."""
+
+    def __init__(self, data: bytes, offset: int = 0) -> None:
+        self.data = data
+        self.offset = offset
+
+    def __bool__(self) -> bool:
+        return self.offset < len(self.data)
+
+    def byte(self) -> int:
+        """One unsigned byte."""
+        value = self.data[self.offset]
+        self.offset += 1
+        return value
+
+    def unsigned(self, width: int) -> int:
+        """A little-endian integer of ``width`` bytes."""
+        if self.offset + width > len(self.data):
+            raise IndexError
+        value = int.from_bytes(self.data[self.offset : self.offset + width], "little")
+        self.offset += width
+        return value
+
+    def uleb(self) -> int:
+        """An unsigned LEB128 number."""
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def sleb(self) -> int:
+        """A signed LEB128 number."""
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value - (1 << shift) if byte & 0x40 else value
+
+    def block(self) -> bytes:
+        """A length as ULEB128 and that many bytes."""
+        size = self.uleb()
+        self.offset += size
+        return self.data[self.offset - size : self.offset]
+
+    def string(self) -> bytes:
+        """The bytes up to the next NUL, which is skipped."""
+        end = self.data.index(b"\0", self.offset)
+        value = self.data[self.offset : end]
+        self.offset = end + 1
+        return value
+
+
+# The rule for the return address, reduced to what a judgement needs.
+_AT_CFA_MINUS_8, _NOWHERE, _ELSEWHERE = "at CFA - 8", "undefined", "elsewhere"
+
+
+class _Row:
+    def __init__(self) -> None:
+        self.register: int | None = None
+        self.offset = 0
+        self.return_address = _ELSEWHERE
+
+    def copy(self) -> _Row:
+        twin = _Row()
+        twin.register, twin.offset, twin.return_address = self.register, self.offset, self.return_address
+        return twin
+
+
+def judge_row(initial: bytes, instructions: bytes, code_alignment: int, data_alignment: int, distance: int) -> Reason:
+    """Whether a call may land ``distance`` bytes behind the start of an FDE, by the unwind row that holds there.
+
+    ``initial`` are the instructions of the CIE, ``instructions`` those of the FDE. NONE: as after a call.
+    """
+    try:
+        row = _run(initial, _Row(), None, code_alignment, data_alignment, 0)
+        row = _run(instructions, row, row.copy(), code_alignment, data_alignment, distance)
+    except (IndexError, ValueError):
+        return Reason.UNREADABLE_UNWIND
+    if row.return_address == _NOWHERE:
+        return Reason.NO_CALLER
+    if (row.register, row.offset, row.return_address) == (RSP, 8, _AT_CFA_MINUS_8):
+        return Reason.NONE
+    return Reason.FRAME_IN_PROGRESS
+
+
+def _run(code: bytes, row: _Row, initial: _Row | None, code_alignment: int, data_alignment: int, distance: int) -> _Row:
+    cursor, remembered, here = Cursor(code), list[_Row](), 0
+    while cursor:
+        operation = cursor.byte()
+        high, low = operation & 0xC0, operation & 0x3F
+        if high == 0x40 or CFA_SET_LOC < operation <= CFA_ADVANCE4:
+            here += (low if high else cursor.unsigned(1 << (operation - CFA_ADVANCE1))) * code_alignment
+            if here > distance:
+                return row
+        elif high == 0x80:
+            _set_saved(row, low, cursor.uleb() * data_alignment)
+        elif high == 0xC0:
+            _restore(row, low, initial)
+        elif operation == CFA_REMEMBER:
+            remembered.append(row.copy())
+        elif operation == CFA_RESTORE_STATE:
+            row = remembered.pop() if remembered else row
+        else:
+            _simple(operation, cursor, row, initial, data_alignment)
+    return row
+
+
+def _simple(operation: int, cursor: Cursor, row: _Row, initial: _Row | None, data_alignment: int) -> None:
+    if operation == 0:
+        return
+    if operation == CFA_DEF_CFA:
+        row.register, row.offset = cursor.uleb(), cursor.uleb()
+    elif operation == CFA_DEF_CFA_SF:
+        row.register, row.offset = cursor.uleb(), cursor.sleb() * data_alignment
+    elif operation == CFA_DEF_CFA_REGISTER:
+        row.register = cursor.uleb()
+    elif operation == CFA_DEF_CFA_OFFSET:
+        row.offset = cursor.uleb()
+    elif operation == CFA_DEF_CFA_OFFSET_SF:
+        row.offset = cursor.sleb() * data_alignment
+    elif operation == CFA_DEF_CFA_EXPRESSION:
+        cursor.block()
+        row.register = None
+    elif operation == CFA_OFFSET_EXTENDED:
+        _set_saved(row, cursor.uleb(), cursor.uleb() * data_alignment)
+    elif operation == CFA_OFFSET_EXTENDED_SF:
+        _set_saved(row, cursor.uleb(), cursor.sleb() * data_alignment)
+    elif operation == CFA_GNU_NEGATIVE_OFFSET:
+        _set_saved(row, cursor.uleb(), -cursor.uleb() * data_alignment)
+    elif operation == CFA_RESTORE_EXTENDED:
+        _restore(row, cursor.uleb(), initial)
+    elif operation == CFA_UNDEFINED:
+        _set_rule(row, cursor.uleb(), _NOWHERE)
+    elif operation == CFA_GNU_ARGS_SIZE:
+        cursor.uleb()
+    else:
+        _other_rule(operation, cursor, row)
+
+
+def _other_rule(operation: int, cursor: Cursor, row: _Row) -> None:
+    register = cursor.uleb() if operation != CFA_SET_LOC else -1
+    if operation in (CFA_SAME_VALUE,):
+        pass
+    elif operation in (CFA_REGISTER, CFA_VAL_OFFSET):
+        cursor.uleb()
+    elif operation == CFA_VAL_OFFSET_SF:
+        cursor.sleb()
+    elif operation in (CFA_EXPRESSION, CFA_VAL_EXPRESSION):
+        cursor.block()
+    else:
+        raise ValueError(f"call-frame instruction {operation:#x} is not known")
+    _set_rule(row, register, _ELSEWHERE)
+
+
+def _set_saved(row: _Row, register: int, offset: int) -> None:
+    _set_rule(row, register, _AT_CFA_MINUS_8 if offset == -8 else _ELSEWHERE)
+
+
+def _set_rule(row: _Row, register: int, rule: str) -> None:
+    if register == RETURN_ADDRESS:
+        row.return_address = rule
+
+
+def _restore(row: _Row, register: int, initial: _Row | None) -> None:
+    if register == RETURN_ADDRESS and initial is not None:
+        row.return_address = initial.return_address

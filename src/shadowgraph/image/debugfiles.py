@@ -1,0 +1,83 @@
+"""Symbols that were moved out of a program: .gnu_debugdata within it, and debug files beside it or by build id.
+
+The places are those that gdb looks in ("Debugging Information in Separate Files"): ROOT/.build-id/ab/cdef.debug, and for
+.gnu_debuglink the program's folder, its .debug folder, and ROOT plus the program's folder.
+"""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from shadowgraph.errors import UsageError
+from shadowgraph.image import elf
+from shadowgraph.image.elf import DamagedFile, ElfFile
+from shadowgraph.image.image import Image, build_id_of, map_file
+
+__all__ = ["DEBUG_ROOTS", "find_debug_file", "open_debug_data"]
+
+DEBUG_ROOTS = ("/usr/lib/debug",)
+
+
+def open_debug_data(image: Image) -> ElfFile | None:
+    """The small ELF file in .gnu_debugdata (xz), which has the .symtab of a stripped program; None if there is none."""
+    section = image.elf.section(".gnu_debugdata")
+    if section is None:
+        return None
+    try:
+        unpacked = lzma.decompress(image.elf.content(section).tobytes())
+        return ElfFile(np.frombuffer(unpacked, np.uint8))
+    except (lzma.LZMAError, DamagedFile) as problem:
+        image.elf.remarks.append(f"The section .gnu_debugdata is unusable: {problem}.")
+        return None
+
+
+def find_debug_file(image: Image, roots: Sequence[str] = DEBUG_ROOTS) -> ElfFile | None:
+    """The image's separate debug file if one is installed and belongs to this very build; else None."""
+    if image.build_id:
+        for root in roots:
+            path = Path(root, ".build-id", image.build_id[:2], image.build_id[2:] + ".debug")
+            found = _open_if_there(path)
+            if found is not None and build_id_of(found) == image.build_id:
+                return found
+    name, checksum = _debug_link(image)
+    if not name:
+        return None
+    for path in _linked_places(Path(image.path), name, roots):
+        found = _open_if_there(path)
+        if found is not None and zlib.crc32(found.data) == checksum:
+            return found
+    return None
+
+
+def _debug_link(image: Image) -> tuple[str, int]:
+    """File name and CRC-32 of .gnu_debuglink: a string, padding to four bytes, the checksum."""
+    section = image.elf.section(".gnu_debuglink")
+    if section is None:
+        return "", 0
+    try:
+        data = image.elf.content(section)
+    except DamagedFile:
+        return "", 0
+    name = elf.string_at(data, 0)
+    checksum = data[(len(name) + 4) // 4 * 4 :][:4].tobytes()
+    return name.decode("utf-8", "surrogateescape"), int.from_bytes(checksum, "little")
+
+
+def _linked_places(program: Path, name: str, roots: Sequence[str]) -> Iterator[Path]:
+    folder = program.resolve().parent
+    yield folder / name
+    yield folder / ".debug" / name
+    for root in roots:
+        yield Path(root, *folder.parts[1:], name)
+
+
+def _open_if_there(path: Path) -> ElfFile | None:
+    try:
+        return ElfFile(map_file(str(path))) if path.is_file() else None
+    except (UsageError, DamagedFile, OSError):
+        return None
