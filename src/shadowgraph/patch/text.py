@@ -1,0 +1,58 @@
+"""The code of an image as one array, in which a place is an address minus ``base``: distances are those of the addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from shadowgraph.image.image import Image
+
+__all__ = ["Text"]
+
+# Room behind the last byte, so that a window or a displacement may be gathered without looking where the text ends.
+_MARGIN = 32
+
+
+class Text:
+    """``data`` is uint8[last address of text − base + margin]; what lies between the pieces reads as zero.
+
+    ``ranges`` are the pieces as (first, one past the last) places; the linker's PLT stubs are left out of them: these jump
+    to each other and through the GOT only.
+    """
+
+    def __init__(self, image: Image) -> None:
+        pieces = image.text
+        self.base = min((piece.address for piece in pieces), default=0)
+        self.size = max((piece.end for piece in pieces), default=0) - self.base
+        # Zeroed by the kernel when touched: a hole between two pieces costs nothing.
+        self.data = np.zeros(self.size + _MARGIN, np.uint8)
+        self.ranges: list[tuple[int, int]] = []
+        for piece in pieces:
+            first = piece.address - self.base
+            self.data[first : first + len(piece.data)] = piece.data
+            if not piece.is_plt:
+                self.ranges.append((first, first + len(piece.data)))
+
+    def places(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Place of each address, −1 for those that lie in no piece."""
+        places = addresses.astype(np.int64) - self.base
+        return np.where(self.room(places) > 0, places, -1)
+
+    def room(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many bytes of its piece lie at and behind each place; 0 outside of all pieces."""
+        room = np.zeros(len(places), np.int64)
+        for first, last in self.ranges:
+            inside = (places >= first) & (places < last)
+            room[inside] = last - places[inside]
+        return room
+
+    def dwords(self) -> npt.NDArray[np.int32]:
+        """A view of the signed 32-bit number at every place, aligned or not."""
+        return np.ndarray((len(self.data) - 3,), np.dtype("<i4"), self.data, strides=(1,))
+
+    def bytes_at(self, place: int, size: int) -> bytes:
+        """``size`` bytes from a place on."""
+        return self.data[place : place + size].tobytes()
