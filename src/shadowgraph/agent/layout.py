@@ -25,6 +25,7 @@ EVENT_ANSWERED = 3
 EVENT_EXEC = 1
 EVENT_EXEC_FAILED = 2
 EVENT_LOADED = 3
+OPEN_SLOW = 0x8000000000000000
 FUNCTION_RECORD_SIZE = 32
 FLAG_CALLER = 1
 FLAG_VALUES = 2
@@ -82,6 +83,7 @@ arena_dtype = np.dtype(
             "waiters",
             "sequence_hint",
             "missed",
+            "dropped",
             "reserved",
         ],
         "formats": [
@@ -109,7 +111,8 @@ arena_dtype = np.dtype(
             "<u4",
             "<u4",
             "<u8",
-            ("<u8", (4,)),
+            "<u8",
+            ("<u8", (3,)),
         ],
         "offsets": [
             0,
@@ -137,6 +140,7 @@ arena_dtype = np.dtype(
             124,
             128,
             136,
+            144,
         ],
         "itemsize": 168,
     }
@@ -158,9 +162,9 @@ shared_thread_dtype = np.dtype(
             "name",
             "reserved",
         ],
-        "formats": ["<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "S16", ("<u8", (5,))],
+        "formats": ["<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "S16", ("<u8", (6,))],
         "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80],
-        "itemsize": 120,
+        "itemsize": 128,
     }
 )
 

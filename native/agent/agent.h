@@ -1,0 +1,92 @@
+/* What the agent's files offer each other. */
+#ifndef SHADOWGRAPH_AGENT_H
+#define SHADOWGRAPH_AGENT_H
+
+#include "kernel.h"
+#include "state.h"
+
+#define SG_THREAD_MAGIC 0x6461657268746773ull
+#define SG_THREAD_UNUSABLE ((struct sg_thread *)1) /* shares its TLS with a clone: see thread.c */
+
+/* Registers at the entry of a function, as the slow path saves them: the order is paths.S's. */
+struct sg_entry_registers {
+    uint64_t rdi, rsi, rdx, rcx, r8, r9, r10, r11;
+    struct {
+        uint64_t low, high;
+    } xmm[8];
+};
+
+struct sg_exit_registers {
+    uint64_t r8, r9, r10, r11, rax, rdx;
+    struct {
+        uint64_t low, high;
+    } xmm[2];
+};
+
+/* start.c */
+extern struct sg_shared_thread *sg_shared_threads SG_HIDDEN;
+extern struct sg_segment *sg_segments SG_HIDDEN;
+extern struct sg_event *sg_events SG_HIDDEN;
+extern struct sg_chunk *sg_chunks SG_HIDDEN;
+extern struct sg_open *sg_open_calls SG_HIDDEN;
+extern char *sg_data SG_HIDDEN;
+extern struct sg_thread *sg_threads SG_HIDDEN;
+extern uint64_t sg_caller_low SG_HIDDEN, sg_caller_size SG_HIDDEN, sg_minimal_ticks SG_HIDDEN;
+long sg_start(void);
+
+/* thread.c: the calling thread's state, made if need be; 0 if there can be none (counted by the caller) */
+SG_HIDDEN struct sg_thread *sg_thread_here(void);
+SG_HIDDEN void sg_thread_share(void);
+SG_HIDDEN int sg_threads_sweep(struct sg_thread *self, uint32_t most);
+SG_HIDDEN uint64_t sg_lock(void);
+SG_HIDDEN void sg_unlock(uint64_t signals);
+
+/* stack.c */
+SG_HIDDEN int sg_on_own_stack(struct sg_thread *thread, uint64_t address);
+SG_HIDDEN int sg_find_mapping(uint64_t address, uint64_t *low, uint64_t *high, int *guarded);
+
+/* blocks.c */
+SG_HIDDEN uint32_t sg_block_take(struct sg_thread *thread, uint32_t previous);
+SG_HIDDEN void sg_blocks_reclaim(struct sg_thread *thread);
+SG_HIDDEN void sg_blocks_after_fork(struct sg_thread *former);
+
+/* frames.c */
+SG_HIDDEN int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
+SG_HIDDEN void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame);
+
+/* ring.c */
+SG_HIDDEN void sg_record(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind);
+SG_HIDDEN void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind,
+                                const uint64_t *values, uint32_t words);
+SG_HIDDEN void sg_ring_close(struct sg_thread *thread);
+
+/* event.c */
+SG_HIDDEN void sg_ring_bell(void);
+SG_HIDDEN int sg_controller_gone(uint32_t *heartbeat, uint32_t *still);
+SG_HIDDEN void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count);
+SG_HIDDEN void sg_event_hook(uint32_t flags, struct sg_entry_registers *registers);
+
+static inline struct sg_frame *sg_block_frames(uint32_t block)
+{
+    return sg_frames + block * SG_BLOCK_FRAMES;
+}
+
+static inline int sg_swap(uint32_t *word, uint32_t old, uint32_t new)
+{
+    return __atomic_compare_exchange_n(word, &old, new, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* Compare and exchange of a word that only this thread and its signal handlers change: no lock prefix needed. */
+static inline int sg_swap_own(void *word, uint64_t old, uint64_t new)
+{
+    uint8_t done;
+    __asm__ volatile("cmpxchg %3, %1\n\tsete %0" : "=q"(done), "+m"(*(uint64_t *)word), "+a"(old) : "r"(new) : "memory", "cc");
+    return done;
+}
+
+static inline int sg_in_flight(uint64_t slot)
+{
+    return slot > SG_SLOT_LAST_MARK && slot < (uint64_t)SG_SLOT_START;
+}
+
+#endif

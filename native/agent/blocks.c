@@ -1,0 +1,153 @@
+/* The pool of frames: blocks are handed to threads, taken back from dead ones, and sorted out in a forked child. */
+#include "agent.h"
+
+struct sg_block sg_blocks[SG_BLOCKS];
+
+/* Owns blocks whose thread is gone (or is the parent process's) while calls may still return through them. */
+#define ORPHANED ((struct sg_thread *)2)
+
+/* Where calls that a forked child inherited are "open": its returns find function 0 here and record nothing. */
+static struct sg_open inherited_call;
+
+static uint32_t search_at;
+
+static void prepare_frames(uint32_t block)
+{
+    struct sg_frame *frames = sg_block_frames(block);
+    struct sg_open *open = sg_open_calls + (sg_blocks[block].chunk - 1) * SG_BLOCK_FRAMES;
+    uint64_t depth = sg_blocks[block].depth;
+    for (uint32_t i = 0; i < SG_BLOCK_FRAMES; i++) {
+        uint64_t own = depth + i - 1;
+        uint64_t shown = own < 0xffff ? own : 0xffff;
+        frames[i] = (struct sg_frame){
+            .slot = (uint64_t)SG_SLOT_FREE,
+            .bias = (shown << SG_START_BITS) - sg_arena->tick_base,
+            .open = open + i,
+            .site = (uint64_t)sg_sites + (uint64_t)(frames + i - sg_frames) * SG_STRIDE,
+        };
+        if (i && sg_settings.depth_limit && own >= sg_settings.depth_limit)
+            frames[i].slot = SG_SLOT_CUT;
+    }
+    frames[0].slot = (uint64_t)SG_SLOT_START;
+    if (frames[SG_BLOCK_FRAMES - 1].slot != SG_SLOT_CUT)
+        frames[SG_BLOCK_FRAMES - 1].slot = SG_SLOT_END;
+}
+
+static uint32_t take_chunk(uint32_t thread)
+{
+    for (uint32_t i = 0; i < sg_arena->chunks; i++) {
+        if (sg_chunks[i].state == 0 && sg_swap(&sg_chunks[i].state, 0, 1)) {
+            sg_chunks[i].thread = thread;
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+static void give_back(uint32_t block)
+{
+    uint32_t chunk = sg_blocks[block].chunk;
+    if (chunk) {
+        struct sg_open *open = sg_open_calls + (chunk - 1) * SG_BLOCK_FRAMES;
+        for (uint32_t i = 0; i < SG_BLOCK_FRAMES; i++)
+            open[i].function = open[i].start = 0;
+        __atomic_store_n(&sg_chunks[chunk - 1].state, 0, __ATOMIC_RELEASE);
+    }
+    sg_blocks[block] = (struct sg_block){0};
+}
+
+/* Whether a frame that nobody owns may still be returned to: its slot holds its site. */
+static int awaited(struct sg_frame *frame)
+{
+    uint64_t held, slot = frame->slot;
+    if (!sg_in_flight(slot) || !frame->original)
+        return 0;
+    return sg_peek(slot, &held) && held == sg_site_return(frame);
+}
+
+static int any_awaited(uint32_t block)
+{
+    struct sg_frame *frames = sg_block_frames(block);
+    for (uint32_t i = 1; i < SG_BLOCK_FRAMES - 1; i++)
+        if (awaited(frames + i))
+            return 1;
+    return 0;
+}
+
+static uint32_t find_free(void)
+{
+    uint32_t usable = sg_settings.frame_limit ? sg_settings.frame_limit / SG_BLOCK_FRAMES : SG_BLOCKS;
+    if (usable > SG_BLOCKS)
+        usable = SG_BLOCKS;
+    for (uint32_t i = 0; i < usable; i++) {
+        uint32_t block = search_at++ % usable;
+        if (sg_blocks[block].owner == ORPHANED && !any_awaited(block))
+            give_back(block);
+        if (!sg_blocks[block].owner)
+            return block + 1;
+    }
+    return 0;
+}
+
+/*
+ * Gives a thread one more block, above `previous` (index + 1; 0: its first). Returns its index + 1, or 0 if there is none.
+ * Called with the lock held.
+ */
+uint32_t sg_block_take(struct sg_thread *thread, uint32_t previous)
+{
+    uint32_t found = find_free();
+    uint32_t chunk = found ? take_chunk(thread->index) : 0;
+    if (!chunk)
+        return 0;
+    struct sg_block *block = &sg_blocks[found - 1];
+    *block = (struct sg_block){.owner = thread, .previous = previous, .chunk = chunk};
+    if (previous) {
+        block->depth = sg_blocks[previous - 1].depth + SG_BLOCK_FRAMES - 2;
+        sg_blocks[previous - 1].next = found;
+    }
+    prepare_frames(found - 1);
+    return found;
+}
+
+/* A thread has died. Calls in flight on its own stack were left with it; a coroutine's may yet return elsewhere. */
+void sg_blocks_reclaim(struct sg_thread *dead)
+{
+    uint32_t next;
+    for (uint32_t at = dead->first_block; at; at = next) {
+        struct sg_frame *frames = sg_block_frames(at - 1);
+        int keep = 0;
+        next = sg_blocks[at - 1].next;
+        for (uint32_t i = 1; i < SG_BLOCK_FRAMES - 1; i++) {
+            struct sg_frame *frame = frames + i;
+            if (!sg_in_flight(frame->slot))
+                continue;
+            if (awaited(frame) && !sg_on_own_stack(dead, frame->slot))
+                keep = 1;
+            else
+                sg_frame_unwound(dead, frame);
+        }
+        sg_blocks[at - 1].owner = ORPHANED;
+        sg_blocks[at - 1].inherited = 1;
+        if (!keep)
+            give_back(at - 1);
+    }
+}
+
+/* Sorts out the parent's blocks in a forked child; `former` is where the forking thread's state was. */
+void sg_blocks_after_fork(struct sg_thread *former)
+{
+    for (uint32_t i = 0; i < SG_BLOCKS; i++) {
+        struct sg_block *block = &sg_blocks[i];
+        if (!block->owner)
+            continue;
+        block->chunk = 0; /* the parent's */
+        if ((block->owner == former || block->owner == ORPHANED) && any_awaited(i)) {
+            block->owner = ORPHANED;
+            block->inherited = 1;
+            for (uint32_t frame = 0; frame < SG_BLOCK_FRAMES; frame++)
+                sg_block_frames(i)[frame].open = &inherited_call;
+        } else {
+            give_back(i);
+        }
+    }
+}

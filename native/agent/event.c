@@ -1,0 +1,93 @@
+/* What the agent tells the controller and asks of it: all rare. Nobody waits for a dead controller. */
+#include "agent.h"
+
+void sg_ring_bell(void)
+{
+    __atomic_fetch_add(&sg_arena->bell, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&sg_arena->waiting, __ATOMIC_SEQ_CST))
+        sg_futex_wake(&sg_arena->bell);
+}
+
+/*
+ * Called about every 50 ms while waiting: gone if there is no such process, or if its heart has not beaten for 60 looks
+ * (a zombie, or another process with its pid). `heartbeat` and `still` belong to one wait and begin as 0.
+ */
+int sg_controller_gone(uint32_t *heartbeat, uint32_t *still)
+{
+    uint32_t now = __atomic_load_n(&sg_arena->heartbeat, __ATOMIC_RELAXED);
+    *still = now == *heartbeat ? *still + 1 : 0;
+    *heartbeat = now;
+    return *still > 60 || !sg_arena->controller_pid ||
+           sg_kernel2(KERNEL_kill, sg_arena->controller_pid, 0) == -ERROR_ESRCH;
+}
+
+static void ask(uint32_t kind, const uint64_t *arguments, uint32_t count)
+{
+    uint32_t heartbeat = 0, still = 0;
+    struct sg_event *event = 0;
+    for (uint32_t i = 0; i < sg_arena->events && !event; i++)
+        if (sg_swap(&sg_events[i].state, SG_EVENT_FREE, SG_EVENT_CLAIMED))
+            event = &sg_events[i];
+    if (!event || !sg_arena->controller_pid)
+        return;
+    event->kind = kind;
+    event->pid = (uint32_t)sg_kernel0(KERNEL_getpid);
+    event->tid = (uint32_t)sg_kernel0(KERNEL_gettid);
+    for (uint32_t i = 0; i < count; i++)
+        event->arguments[i] = arguments[i];
+    __atomic_store_n(&event->state, SG_EVENT_ASKED, __ATOMIC_RELEASE);
+    sg_ring_bell();
+    while (__atomic_load_n(&event->state, __ATOMIC_ACQUIRE) != SG_EVENT_ANSWERED) {
+        uint32_t seen = __atomic_load_n(&sg_arena->freed, __ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&event->state, __ATOMIC_ACQUIRE) == SG_EVENT_ANSWERED)
+            break;
+        __atomic_fetch_add(&sg_arena->waiters, 1, __ATOMIC_SEQ_CST);
+        sg_futex_wait(&sg_arena->freed, seen, 50000000);
+        __atomic_fetch_sub(&sg_arena->waiters, 1, __ATOMIC_SEQ_CST);
+        if (sg_controller_gone(&heartbeat, &still))
+            break;
+    }
+    __atomic_store_n(&event->state, SG_EVENT_FREE, __ATOMIC_RELEASE);
+}
+
+/* Asks the controller and waits for its answer, with signals blocked: a handler must not run on a half-told story. */
+void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count)
+{
+    uint64_t signals = sg_signals_block();
+    ask(kind, arguments, count);
+    sg_signals_restore(signals);
+}
+
+/*
+ * execve(path, arguments, environment) is about to run: the controller seizes this process and enters the new program
+ * before it runs. The system call is made here, after a look whether it can succeed at all (execvp tries many paths);
+ * if it fails the function itself repeats it and reports the error as ever. execveat(folder, path, ...) and
+ * fexecve(file, ...) likewise, with the system call left to the function.
+ */
+static void before_exec(struct sg_entry_registers *r)
+{
+    if (sg_kernel2(KERNEL_access, r->rdi, 1 /* X_OK */) < 0)
+        return;
+    sg_event(SG_EVENT_EXEC, 0, 0);
+    sg_kernel3(KERNEL_execve, r->rdi, r->rsi, r->rdx);
+    sg_event(SG_EVENT_EXEC_FAILED, 0, 0);
+}
+
+/* clone(function, stack, flags, ...) */
+static void before_clone(const struct sg_entry_registers *r)
+{
+    const uint64_t vm = 0x100, vfork = 0x4000, settls = 0x80000;
+    if ((r->rdx & vm) && !(r->rdx & (vfork | settls)))
+        sg_thread_share();
+}
+
+/* Runs at the entry of a function that is hooked for our own needs. */
+void sg_event_hook(uint32_t flags, struct sg_entry_registers *registers)
+{
+    if (flags & SG_FLAG_EXEC)
+        before_exec(registers);
+    if (flags & SG_FLAG_LOADED)
+        sg_event(SG_EVENT_LOADED, 0, 0);
+    if (flags & SG_FLAG_CLONE)
+        before_clone(registers);
+}

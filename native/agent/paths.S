@@ -1,0 +1,312 @@
+/*
+ * The entry path and the return path: what a traced call costs.
+ *
+ * Nothing here may change what the program can see: every register and the flags are as they were, at both ends (callers
+ * built with -fipa-ra rely on registers that a callee is known to leave alone; r10 carries static chains; hand-written
+ * assembly returns results in the carry flag). Below rsp there are 128 bytes that at an entry and at a return belong to
+ * nobody, and signals respect them: that is where registers are kept.
+ *
+ * Entry, rsp = slot:                       Return, rsp = slot + 8:
+ *     slot -  8  scratch (jump target)         rsp -  8  the slot
+ *     slot - 16  rax                           rsp - 16  rax
+ *     slot - 24  rdx                           rsp - 24  rdx
+ *     slot - 32  rcx                           rsp - 32  rsi
+ *     slot - 40  flags (lahf, seto)            rsp - 40  rcx (saved by the site)
+ *     slot - 48  r11 (saved by the thunk)      rsp - 48  flags
+ *     slot - 56  rbx (slow path)               rsp - 56  rdi
+ *                                              rsp - 64  rbx (slow path)
+ */
+#include "state.h"
+#include "unwind.h"
+    .intel_syntax noprefix
+    .text
+
+    .macro SAVE_FLAGS place                  /* into al, ah and the place; rax must be saved already */
+    lahf
+    seto al
+    mov [rsp + \place], ax
+    .endm
+
+    .macro RESTORE_FLAGS place               /* by way of rax */
+    movzx eax, word ptr [rsp + \place]
+    add al, 127                              /* overflows if al was 1 */
+    sahf
+    .endm
+
+    .macro THREAD register
+    mov \register, [rip + sg_thread@GOTTPOFF]
+    mov \register, fs:[\register]
+    .endm
+
+/* Entered from a thunk: r11 is saved and points at the function's record. */
+    .globl sg_enter
+    .hidden sg_enter
+    .type sg_enter, @function
+    .balign 64
+sg_enter:
+    .cfi_startproc
+    mov [rsp - 16], rax
+    mov [rsp - 24], rdx
+    mov [rsp - 32], rcx
+    SAVE_FLAGS -40
+    mov rax, [rsp]                           /* the caller's return address, or a site: then this is a tail call */
+    lea rcx, [rip + sg_sites]
+    mov rdx, rax
+    sub rdx, rcx
+    cmp rdx, SG_STRIDE * SG_FRAMES
+    jb .Lenter_slow
+    test dword ptr [r11 + FUNCTION_FLAGS], 63
+    jne .Lenter_checks
+.Lenter_take:
+    THREAD rdx
+    cmp rdx, 1
+    jbe .Lenter_slow                         /* a new thread (0), or one that shares its TLS with another (1) */
+    mov ecx, SG_STRIDE
+    xadd [rdx + THREAD_TOP], rcx             /* rcx: the frame below ours. Ours is taken, and free for signal handlers */
+    test rcx, rcx
+    jz .Lenter_undo                          /* a forked child */
+    cmp qword ptr [rcx + SG_STRIDE + FRAME_SLOT], SG_SLOT_FREE
+    jne .Lenter_no_frame
+    cmp rsp, [rcx + FRAME_SLOT]
+    jae .Lenter_undo                         /* the frame below is dead, or on another stack */
+    mov [rcx + SG_STRIDE + FRAME_ORIGINAL], rax
+    mov rax, [r11 + FUNCTION_BODY]
+    mov [rcx + SG_STRIDE + FRAME_TARGET], rax
+    mov [rcx + SG_STRIDE + FRAME_FUNCTION], r11
+    mov [rcx + SG_STRIDE + FRAME_SLOT], rsp
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    add rax, [rcx + SG_STRIDE + FRAME_BIAS]
+    mov rdx, [rcx + SG_STRIDE + FRAME_OPEN]
+    mov [rdx], rax
+    mov eax, [r11 + FUNCTION_ID]
+    mov [rdx + 8], rax                       /* from here on the controller sees the call as open */
+    add rcx, SG_STRIDE
+.Lenter_go:
+    RESTORE_FLAGS -40
+    mov rax, [rsp - 16]
+    mov rdx, [rsp - 24]
+    mov r11, [rsp - 48]
+    lea rsp, [rsp + 8]
+    .cfi_def_cfa rsp, 8
+    CALLER_RSP
+    RETURN_ADDRESS_IN_SLOT
+    jmp [rcx + FRAME_SITE]
+    .cfi_endproc
+    .size sg_enter, . - sg_enter
+
+    .type sg_enter_aside, @function
+sg_enter_aside:
+    .cfi_startproc
+.Lenter_checks:
+    test dword ptr [r11 + FUNCTION_FLAGS], 63 - FLAG_CALLER
+    jne .Lenter_slow
+    mov rdx, rax
+    sub rdx, [rip + sg_caller_low]
+    cmp rdx, [rip + sg_caller_size]
+    jb .Lenter_take
+.Lenter_pass:                                /* straight to the body: this call is not traced */
+    mov rdx, [r11 + FUNCTION_BODY]
+    mov [rsp - 8], rdx
+    RESTORE_FLAGS -40
+    mov rax, [rsp - 16]
+    mov rdx, [rsp - 24]
+    mov rcx, [rsp - 32]
+    mov r11, [rsp - 48]
+    jmp [rsp - 8]
+
+.Lenter_no_frame:
+    cmp qword ptr [rcx + SG_STRIDE + FRAME_SLOT], SG_SLOT_CUT
+    jne .Lenter_undo
+    sub qword ptr [rdx + THREAD_TOP], SG_STRIDE
+    mov rdx, [rdx + THREAD_SHARED]
+    inc qword ptr [rdx + SHARED_FILTERED]
+    jmp .Lenter_pass
+
+.Lenter_undo:
+    sub qword ptr [rdx + THREAD_TOP], SG_STRIDE
+.Lenter_slow:
+    mov [rsp - 56], rbx
+    mov rbx, rsp
+    .cfi_def_cfa rbx, 8
+    .cfi_offset rbx, -64
+    sub rsp, 64 + 208
+    and rsp, -16
+    mov [rsp], rdi
+    mov [rsp + 8], rsi
+    mov rax, [rbx - 24]
+    mov [rsp + 16], rax
+    mov rax, [rbx - 32]
+    mov [rsp + 24], rax
+    mov [rsp + 32], r8
+    mov [rsp + 40], r9
+    mov [rsp + 48], r10
+    mov [rsp + 56], r11
+    movups [rsp + 64], xmm0
+    movups [rsp + 80], xmm1
+    movups [rsp + 96], xmm2
+    movups [rsp + 112], xmm3
+    movups [rsp + 128], xmm4
+    movups [rsp + 144], xmm5
+    movups [rsp + 160], xmm6
+    movups [rsp + 176], xmm7
+    pushfq
+    pop rax
+    mov [rsp + 192], rax                     /* the direction flag is the program's; C code wants it clear */
+    cld
+    mov rdi, rbx
+    mov rsi, r11
+    mov rdx, rsp
+    call sg_enter_slow
+    mov rcx, rax
+    mov rdi, [rsp]
+    mov rsi, [rsp + 8]
+    mov r8, [rsp + 32]
+    mov r9, [rsp + 40]
+    mov r10, [rsp + 48]
+    mov r11, [rsp + 56]
+    test dword ptr [rsp + 192], 0x400
+    jz 1f
+    std
+1:  mov rsp, rbx
+    mov rbx, [rsp - 56]
+    .cfi_def_cfa rsp, 8
+    .cfi_restore rbx
+    test rcx, rcx
+    jz .Lenter_pass
+    jmp .Lenter_go
+    .cfi_endproc
+    .size sg_enter_aside, . - sg_enter_aside
+
+/* Entered from a site: rcx is saved and points at the frame; the slot at rsp - 8 holds the site's address. */
+    .globl sg_return
+    .hidden sg_return
+    .type sg_return, @function
+    .balign 64
+sg_return:
+    .cfi_startproc
+    .cfi_def_cfa rsp, 8
+    CALLER_RSP
+    RETURN_ADDRESS_IN_FRAME_OF_SLOT
+    mov [rsp - 16], rax
+    mov [rsp - 24], rdx
+    mov [rsp - 32], rsi
+    mov [rsp - 56], rdi
+    SAVE_FLAGS -48
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    add rax, [rcx + FRAME_BIAS]
+    mov rdx, [rcx + FRAME_OPEN]
+    mov rsi, [rdx]                           /* q0 */
+    mov rdi, [rdx + 8]
+    sub rax, rsi                             /* duration: the bias, and with it the depth, cancels */
+    test rdi, rdi
+    js .Lreturn_slow                         /* values to capture */
+    cmp rax, [rip + sg_minimal_ticks]
+    jb .Lreturn_filtered
+    cmp rax, [rip + .Llong]
+    jae .Lreturn_slow
+    shl rax, SG_FUNCTION_BITS
+    or rax, rdi                              /* q1 */
+    THREAD rdx
+    cmp rdx, 1
+    jbe .Lreturn_slow
+    cmp rcx, [rdx + THREAD_TOP]
+    jne .Lreturn_slow                        /* tail-called functions, dead frames or another stack's above it */
+    mov edi, SG_RECORD_SIZE
+    xadd [rdx + THREAD_POSITION], rdi        /* reserved in one instruction; then filled */
+    cmp rdi, [rdx + THREAD_END]
+    jae .Lreturn_slow
+    mov [rdi], rsi
+    mov [rdi + 8], rax
+.Lreturn_free:
+    mov rsi, [rcx + FRAME_OPEN]
+    mov qword ptr [rsi + 8], 0
+    mov qword ptr [rcx + FRAME_SLOT], SG_SLOT_FREE
+    mov rsi, [rcx + FRAME_ORIGINAL]
+    mov [rsp - 8], rsi
+    RETURN_ADDRESS_IN_SLOT                   /* the frame may be another call's as soon as it is given back */
+    lea rsi, [rcx - SG_STRIDE]
+    mov rax, rcx
+    cmpxchg [rdx + THREAD_TOP], rsi
+    jne .Lreturn_not_top
+.Lreturn_go:
+    RESTORE_FLAGS -48
+    mov rax, [rsp - 16]
+    mov rdx, [rsp - 24]
+    mov rsi, [rsp - 32]
+    mov rcx, [rsp - 40]
+    mov rdi, [rsp - 56]
+    lea rsp, [rsp - 8]
+    .cfi_def_cfa rsp, 16
+    ret                                      /* predicted: it matches the call of the original caller */
+    .cfi_endproc
+    .size sg_return, . - sg_return
+
+    .type sg_return_aside, @function
+sg_return_aside:
+    .cfi_startproc
+    .cfi_def_cfa rsp, 8
+    CALLER_RSP
+    RETURN_ADDRESS_IN_FRAME_OF_SLOT
+.Lreturn_filtered:
+    THREAD rdx
+    cmp rdx, 1
+    jbe .Lreturn_slow
+    cmp rcx, [rdx + THREAD_TOP]
+    jne .Lreturn_slow
+    mov rsi, [rdx + THREAD_SHARED]
+    inc qword ptr [rsi + SHARED_FILTERED]
+    jmp .Lreturn_free
+.Lreturn_not_top:                            /* changed between the comparison and the exchange, by a signal handler */
+    mov edx, 1
+    jmp .Lreturn_call
+.Lreturn_slow:
+    xor edx, edx
+.Lreturn_call:
+    mov [rsp - 64], rbx
+    mov rbx, rsp
+    .cfi_def_cfa rbx, 8
+    .cfi_offset rbx, -72
+    sub rsp, 72 + 96
+    and rsp, -16
+    mov [rsp], r8
+    mov [rsp + 8], r9
+    mov [rsp + 16], r10
+    mov [rsp + 24], r11
+    mov rax, [rbx - 16]
+    mov [rsp + 32], rax
+    mov rax, [rbx - 24]
+    mov [rsp + 40], rax
+    movups [rsp + 48], xmm0
+    movups [rsp + 64], xmm1
+    pushfq
+    pop rax
+    mov [rsp + 80], rax
+    cld
+    mov rdi, rcx
+    lea rsi, [rbx - 8]
+    mov rcx, rsp
+    call sg_exit_slow                        /* has put the original address into the slot */
+    mov r8, [rsp]
+    mov r9, [rsp + 8]
+    mov r10, [rsp + 16]
+    mov r11, [rsp + 24]
+    test dword ptr [rsp + 80], 0x400
+    jz 1f
+    std
+1:  mov rsp, rbx
+    mov rbx, [rsp - 64]
+    .cfi_def_cfa rsp, 8
+    .cfi_restore rbx
+    jmp .Lreturn_go
+    .cfi_endproc
+    .size sg_return_aside, . - sg_return_aside
+
+    .section .rodata
+    .balign 8
+.Llong:
+    .quad 1 << SG_DURATION_BITS
+    .section .note.GNU-stack, "", @progbits

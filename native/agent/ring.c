@@ -1,0 +1,174 @@
+/*
+ * Writing records where the fast path does not: into the next segment, with escapes, or not at all.
+ *
+ * A place in a ring is reserved in one instruction and filled afterwards; a signal handler in between may go through
+ * whole segments. The controller therefore leaves a full segment alone while a reserved place in it is still zero.
+ */
+#include "agent.h"
+
+static char *segment_start(uint32_t segment)
+{
+    return sg_data + (uint64_t)(segment - 1) * sg_arena->segment_size;
+}
+
+static void close_segment(struct sg_thread *thread, uint64_t used)
+{
+    struct sg_segment *segment = &sg_segments[thread->segment - 1];
+    segment->used = (uint32_t)used;
+    thread->segment = 0;
+    thread->position = thread->end = 0;
+    uint32_t full = sg_arena->policy == SG_POLICY_OVERWRITE ? SG_SEGMENT_KEPT : SG_SEGMENT_FULL;
+    __atomic_store_n(&segment->state, full, __ATOMIC_RELEASE);
+    sg_ring_bell();
+}
+
+/* Hands over what a thread has written so far. Signals are blocked, or the thread is dead. */
+void sg_ring_close(struct sg_thread *thread)
+{
+    if (!thread->segment)
+        return;
+    uint64_t used = (uint64_t)(thread->position - segment_start(thread->segment));
+    close_segment(thread, used < sg_arena->segment_size ? used : sg_arena->segment_size);
+}
+
+static int claim(struct sg_thread *thread, uint32_t index, uint32_t from)
+{
+    struct sg_segment *segment = &sg_segments[index];
+    if (segment->state != from || !sg_swap(&segment->state, from, SG_SEGMENT_OWNED))
+        return 0;
+    segment->thread = thread->index;
+    segment->pid = thread->shared->pid;
+    segment->sequence = thread->sequence++;
+    segment->opened = sg_ticks();
+    segment->used = 0;
+    thread->segment = index + 1;
+    thread->position = segment_start(index + 1);
+    thread->end = thread->position + sg_arena->segment_size;
+    return 1;
+}
+
+static int claim_free(struct sg_thread *thread)
+{
+    uint32_t count = sg_arena->segments, at = sg_arena->sequence_hint;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = (at + i) % count;
+        if (claim(thread, index, SG_SEGMENT_FREE)) {
+            sg_arena->sequence_hint = index + 1;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Overwrite policy: the oldest full segment of this thread makes room for its newest records. */
+static int claim_oldest(struct sg_thread *thread)
+{
+    uint32_t oldest = 0;
+    for (uint32_t i = 0; i < sg_arena->segments; i++) {
+        struct sg_segment *segment = &sg_segments[i];
+        if (segment->state == SG_SEGMENT_KEPT && segment->thread == thread->index && segment->pid == thread->shared->pid &&
+            (!oldest || segment->sequence < sg_segments[oldest - 1].sequence))
+            oldest = i + 1;
+    }
+    if (!oldest)
+        return 0;
+    uint64_t *word = (uint64_t *)segment_start(oldest);
+    uint32_t records = sg_segments[oldest - 1].used / SG_RECORD_SIZE;
+    for (uint32_t i = 0; i < records; i++)
+        thread->shared->dropped += (word[2 * i + 1] & 0xffffff) < SG_ESCAPE_FIRST;
+    for (uint32_t i = 0; i < sg_arena->segment_size / 8; i++)
+        word[i] = 0;
+    return claim(thread, oldest - 1, SG_SEGMENT_KEPT);
+}
+
+/* Block policy: sleeps until the controller has freed a segment. A controller that is gone ends the recording. */
+static int claim_after_waiting(struct sg_thread *thread)
+{
+    uint32_t heartbeat = 0, still = 0;
+    while (sg_arena->recording) {
+        uint32_t seen = __atomic_load_n(&sg_arena->freed, __ATOMIC_ACQUIRE);
+        if (claim_free(thread))
+            return 1;
+        if (sg_threads_sweep(thread, 64))
+            continue;
+        __atomic_fetch_add(&sg_arena->waiters, 1, __ATOMIC_SEQ_CST);
+        sg_futex_wait(&sg_arena->freed, seen, 50000000);
+        __atomic_fetch_sub(&sg_arena->waiters, 1, __ATOMIC_SEQ_CST);
+        if (sg_controller_gone(&heartbeat, &still))
+            sg_arena->recording = 0;
+    }
+    return 0;
+}
+
+/* Replaces the segment in which `failed` was reserved in vain. 0: the record is to be dropped. */
+static int next_segment(struct sg_thread *thread, char *failed, int may_wait)
+{
+    uint64_t signals = sg_signals_block();
+    int usable = 1;
+    if (thread->segment) {
+        uint64_t used = (uint64_t)(failed - segment_start(thread->segment));
+        if (used > sg_arena->segment_size + 4096)
+            goto out; /* a signal handler has replaced it already */
+        close_segment(thread, used < sg_arena->segment_size ? used : sg_arena->segment_size);
+    }
+    thread->position = thread->end = 0;
+    if (!sg_arena->recording)
+        usable = 0;
+    else if (!claim_free(thread))
+        usable = sg_arena->policy == SG_POLICY_OVERWRITE           ? claim_oldest(thread)
+                 : sg_arena->policy == SG_POLICY_BLOCK && may_wait ? claim_after_waiting(thread)
+                                                                   : 0;
+out:
+    sg_signals_restore(signals);
+    return usable;
+}
+
+static uint64_t *reserve(struct sg_thread *thread, uint32_t places, int may_wait)
+{
+    uint64_t size = (uint64_t)places * SG_RECORD_SIZE;
+    for (;;) {
+        uint64_t at = size;
+        __asm__ volatile("xadd %0, %1" : "+r"(at), "+m"(thread->position) : : "memory", "cc");
+        if (thread->end && at + size <= (uint64_t)thread->end)
+            return (uint64_t *)at;
+        if (!next_segment(thread, (char *)at, may_wait))
+            return 0;
+    }
+}
+
+/* Writes one record with the escapes it needs, or counts it as dropped. `start` is q0, `duration` is in ticks; `values`
+   are `words` words of captured arguments and results, an even number. */
+void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind,
+                      const uint64_t *values, uint32_t words)
+{
+    int is_long = duration >> SG_DURATION_BITS != 0;
+    uint32_t places = 1 + (uint32_t)is_long + (kind != SG_KIND_RETURNED) + (words ? 1 + words / 2 : 0);
+    int own = thread == sg_thread; /* on behalf of a dead thread nobody may wait: the lock is held */
+    uint64_t *record = reserve(thread, places, own);
+    if (!record) {
+        thread->shared->dropped++;
+        return;
+    }
+    if (is_long) {
+        *record++ = duration;
+        *record++ = SG_ESCAPE_LONG;
+        duration = (1ull << SG_DURATION_BITS) - 1;
+    }
+    if (kind != SG_KIND_RETURNED) {
+        *record++ = 0;
+        *record++ = (uint64_t)kind << SG_FUNCTION_BITS | SG_ESCAPE_KIND;
+    }
+    if (words) {
+        *record++ = 0;
+        *record++ = (uint64_t)(words / 2) << SG_FUNCTION_BITS | SG_ESCAPE_VALUES;
+        for (uint32_t i = 0; i < words; i++)
+            *record++ = values[i];
+    }
+    *record++ = start;
+    *record++ = duration << SG_FUNCTION_BITS | function;
+}
+
+void sg_record(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind)
+{
+    sg_record_values(thread, start, duration, function, kind, 0, 0);
+}

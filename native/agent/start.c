@@ -1,0 +1,92 @@
+/* Brings the agent to life in the target: called once by the controller, before any function is hooked. */
+#include "agent.h"
+
+struct sg_settings sg_settings;
+struct sg_arena *sg_arena;
+struct sg_shared_thread *sg_shared_threads;
+struct sg_segment *sg_segments;
+struct sg_event *sg_events;
+struct sg_chunk *sg_chunks;
+struct sg_open *sg_open_calls;
+char *sg_data;
+struct sg_thread *sg_threads;
+uint64_t sg_caller_low, sg_caller_size, sg_minimal_ticks;
+
+#define EVENTS 64
+#define PAGE 4096ull
+
+static uint64_t reserve(uint64_t *end, uint64_t size)
+{
+    uint64_t at = *end;
+    *end = (at + size + PAGE - 1) & ~(PAGE - 1);
+    return at;
+}
+
+static uint64_t lay_out(struct sg_arena *arena)
+{
+    uint64_t end = PAGE;
+    arena->threads_at = reserve(&end, sizeof(struct sg_shared_thread) * arena->threads);
+    arena->segments_at = reserve(&end, sizeof(struct sg_segment) * arena->segments);
+    arena->events_at = reserve(&end, sizeof(struct sg_event) * arena->events);
+    arena->chunks_at = reserve(&end, sizeof(struct sg_chunk) * arena->chunks);
+    arena->open_at = reserve(&end, sizeof(struct sg_open) * SG_BLOCK_FRAMES * arena->chunks);
+    arena->data_at = reserve(&end, (uint64_t)arena->segment_size * arena->segments);
+    return end;
+}
+
+static void find_tables(void)
+{
+    char *base = (char *)sg_arena;
+    sg_shared_threads = (struct sg_shared_thread *)(base + sg_arena->threads_at);
+    sg_segments = (struct sg_segment *)(base + sg_arena->segments_at);
+    sg_events = (struct sg_event *)(base + sg_arena->events_at);
+    sg_chunks = (struct sg_chunk *)(base + sg_arena->chunks_at);
+    sg_open_calls = (struct sg_open *)(base + sg_arena->open_at);
+    sg_data = base + sg_arena->data_at;
+}
+
+/*
+ * Makes the arena and the threads' private state from sg_settings. Returns the memfd of the arena, for the controller
+ * to open and close again, or -errno. The arena keeps out of core dumps; the threads' state is wiped in forked children,
+ * which is how they notice.
+ */
+__attribute__((visibility("default"))) long sg_start(void)
+{
+    struct sg_arena plan = {
+        .threads = sg_settings.threads,
+        .segments = sg_settings.segments,
+        .events = EVENTS,
+        .chunks = sg_settings.chunks,
+        .segment_size = sg_settings.segment_size,
+    };
+    uint64_t size = lay_out(&plan);
+    long fd = sg_kernel2(KERNEL_memfd_create, "shadowgraph", 1 /* MFD_CLOEXEC */);
+    if (fd < 0)
+        return fd;
+    long error = sg_kernel2(KERNEL_ftruncate, fd, size);
+    long arena = error < 0 ? error : sg_kernel6(KERNEL_mmap, 0, (long)size, 3 /* RW */, 1 /* SHARED */, fd, 0);
+    long threads = arena < 0 ? arena
+                             : sg_kernel6(KERNEL_mmap, 0, (long)(sizeof(struct sg_thread) * plan.threads), 3,
+                                          0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
+    if (threads < 0) {
+        sg_kernel1(KERNEL_close, fd);
+        return threads;
+    }
+    sg_kernel3(KERNEL_madvise, arena, size, 16 /* MADV_DONTDUMP */);
+    sg_kernel3(KERNEL_madvise, threads, sizeof(struct sg_thread) * plan.threads, 18 /* MADV_WIPEONFORK */);
+    sg_arena = (struct sg_arena *)arena;
+    sg_threads = (struct sg_thread *)threads;
+    *sg_arena = plan;
+    sg_arena->size = size;
+    sg_arena->policy = sg_settings.policy;
+    sg_arena->controller_pid = sg_settings.controller_pid;
+    sg_arena->tick_base = sg_settings.tick_base ? sg_settings.tick_base : sg_ticks();
+    sg_arena->recording = 1;
+    find_tables();
+    sg_caller_low = sg_settings.caller_low;
+    sg_caller_size = sg_settings.caller_size;
+    sg_minimal_ticks = sg_settings.minimal_ticks;
+    sg_settings.arena = (uint64_t)sg_arena;
+    sg_arena->magic = SG_ARENA_MAGIC;
+    return fd;
+}

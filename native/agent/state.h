@@ -1,0 +1,161 @@
+/*
+ * The agent's private state: what fork must copy, and what only one thread touches.
+ *
+ * Shadow frames and return sites are two arrays of the same stride: frame k and site k lie a constant apart. Frames are
+ * handed to threads in blocks of SG_BLOCK_FRAMES. In a block, frame 0 is the start sentinel and the last one the end
+ * sentinel; neither is ever used for a call:
+ *
+ *     ┌──────────┬─────────┬─────────┬─── ─── ───┬─────────┬────────┐
+ *     │ START    │ frame 1 │ frame 2 │           │frame 30 │ END    │   slot: START's is SG_SLOT_START, or that of the
+ *     └──────────┴─────────┴─────────┴─── ─── ───┴─────────┴────────┘   block below; END's is SG_SLOT_END
+ *                     ▲ thread->top: the newest frame in use
+ *
+ * A free frame has slot SG_SLOT_FREE. Taking a frame is one instruction (xadd of top), giving it back another one
+ * (cmpxchg of top), so a signal handler may come between any two instructions and even switch stacks: it finds top
+ * right, and a frame that is taken but not yet written has SG_SLOT_FREE, which is never judged dead (design: section 2).
+ */
+#ifndef SHADOWGRAPH_STATE_H
+#define SHADOWGRAPH_STATE_H
+
+#include "shadowgraph/records.h"
+
+#define SG_FRAMES 65536
+#define SG_BLOCKS (SG_FRAMES / 32)
+#define SG_STRIDE 64
+#define SG_STRIDE_SHIFT 6
+#define SG_SITE_RETURN 11 /* offset in a site of the instruction behind its call */
+
+/* struct sg_frame */
+#define FRAME_ORIGINAL 0
+#define FRAME_TARGET 8
+#define FRAME_SLOT 16
+#define FRAME_BIAS 24
+#define FRAME_OPEN 32
+#define FRAME_SITE 40
+#define FRAME_FUNCTION 48
+#define FRAME_VALUES 56
+
+#define SG_SLOT_FREE -1   /* free, or taken and not yet written */
+#define SG_SLOT_START -2  /* below the first frame of a thread */
+#define SG_SLOT_END 0     /* no frame here: the block ends */
+#define SG_SLOT_RETURNED 1 /* the call is over, but newer frames lie above: freed when they are gone */
+#define SG_SLOT_CLAIMED 3 /* dead, its record is being written */
+#define SG_SLOT_CUT 4     /* no frame here: deeper calls are not traced (--depth) */
+#define SG_SLOT_TAIL 5    /* a function tail-called by the one in the frame below; has no slot of its own */
+#define SG_SLOT_LAST_MARK 15
+
+/* struct sg_thread */
+#define THREAD_TOP 0
+#define THREAD_POSITION 8
+#define THREAD_END 16
+#define THREAD_SHARED 24
+
+/* struct sg_shared_thread, struct sg_function (asserted against arena.h) */
+#define SHARED_MISSED 32
+#define SHARED_DROPPED 40
+#define SHARED_FILTERED 48
+#define FUNCTION_BODY 0
+#define FUNCTION_ID 8
+#define FUNCTION_FLAGS 12
+
+#define FLAG_CALLER 1
+
+#ifndef __ASSEMBLER__
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shadowgraph/arena.h"
+
+struct sg_frame {
+    uint64_t original; /* the return address that the caller pushed */
+    uint64_t target;   /* the body that the site calls */
+    uint64_t slot;     /* address of the slot, or a mark */
+    uint64_t bias;     /* (depth << 48) - tick base: ticks + bias is q0 of the record */
+    struct sg_open *open;
+    uint64_t site;
+    struct sg_function *function;
+    uint64_t values; /* captured values of this call, or 0 */
+};
+
+struct sg_thread {
+    struct sg_frame *top;
+    char *position, *end; /* in the current ring segment */
+    struct sg_shared_thread *shared;
+    uint64_t magic; /* a forked child finds 0 here (MADV_WIPEONFORK) */
+    uint32_t index, tid;
+    uint32_t segment; /* index + 1; 0: none */
+    uint32_t first_block;
+    uint64_t sequence;
+    uint64_t control_block;               /* fs base */
+    uint64_t stack_low, stack_high;       /* the thread's own stack, once somebody had to know */
+    struct sg_frame *alive_elsewhere;     /* newest frame, looked at already: alive on another stack */
+    uint64_t alive_since;                 /* its start: the frame may be another call's by now */
+    uint32_t kept_first, kept_last;       /* overwrite policy: own full segments, oldest first; index + 1 */
+    uint32_t disabled;                    /* state shared with a clone: no longer safe to use */
+    uint32_t reserved;
+};
+
+struct sg_block {
+    struct sg_thread *owner; /* 0: free */
+    uint32_t previous, next; /* index + 1 in the owner's chain */
+    uint32_t chunk;          /* index + 1 of its part of the table of open calls */
+    uint32_t depth;          /* of its start sentinel */
+    uint32_t inherited;      /* calls of the parent process that may still return in this forked child */
+    uint32_t reserved;
+};
+
+#define SAME(type, member, offset) _Static_assert(offsetof(type, member) == (offset), #member)
+SAME(struct sg_frame, original, FRAME_ORIGINAL);
+SAME(struct sg_frame, target, FRAME_TARGET);
+SAME(struct sg_frame, slot, FRAME_SLOT);
+SAME(struct sg_frame, bias, FRAME_BIAS);
+SAME(struct sg_frame, open, FRAME_OPEN);
+SAME(struct sg_frame, site, FRAME_SITE);
+SAME(struct sg_frame, function, FRAME_FUNCTION);
+SAME(struct sg_frame, values, FRAME_VALUES);
+_Static_assert(sizeof(struct sg_frame) == SG_STRIDE, "frames and sites have one stride (R15)");
+SAME(struct sg_thread, top, THREAD_TOP);
+SAME(struct sg_thread, position, THREAD_POSITION);
+SAME(struct sg_thread, end, THREAD_END);
+SAME(struct sg_thread, shared, THREAD_SHARED);
+SAME(struct sg_shared_thread, missed, SHARED_MISSED);
+SAME(struct sg_shared_thread, dropped, SHARED_DROPPED);
+SAME(struct sg_shared_thread, filtered, SHARED_FILTERED);
+_Static_assert(sizeof(struct sg_shared_thread) == 128, "two cache lines");
+SAME(struct sg_function, body, FUNCTION_BODY);
+SAME(struct sg_function, id, FUNCTION_ID);
+SAME(struct sg_function, flags, FUNCTION_FLAGS);
+_Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
+_Static_assert(SG_FLAG_CALLER == FLAG_CALLER, "known to the entry path");
+_Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");
+_Static_assert(SG_BLOCKS * SG_BLOCK_FRAMES == SG_FRAMES, "whole blocks");
+#undef SAME
+
+#define SG_HIDDEN __attribute__((visibility("hidden")))
+
+extern struct sg_frame sg_frames[SG_FRAMES] SG_HIDDEN;
+extern char sg_sites[] SG_HIDDEN;
+extern struct sg_block sg_blocks[SG_BLOCKS] SG_HIDDEN;
+extern struct sg_arena *sg_arena SG_HIDDEN;
+extern struct sg_settings sg_settings;
+extern __thread struct sg_thread *sg_thread SG_HIDDEN __attribute__((tls_model("initial-exec")));
+
+static inline uint64_t sg_ticks(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+    return (uint64_t)high << 32 | low;
+}
+
+static inline uint32_t sg_block_of(const struct sg_frame *frame)
+{
+    return (uint32_t)(frame - sg_frames) / SG_BLOCK_FRAMES;
+}
+
+/* The address a return through this frame's slot goes to. */
+static inline uint64_t sg_site_return(const struct sg_frame *frame)
+{
+    return (uint64_t)sg_sites + (uint64_t)(frame - sg_frames) * SG_STRIDE + SG_SITE_RETURN;
+}
+#endif
+#endif

@@ -1,0 +1,159 @@
+/*
+ * The state of each thread, reached through one word of static TLS: 0 in a new thread, 1 in one that must not be traced,
+ * else the address of a struct sg_thread. Index i of the private states goes with entry i of the shared table.
+ */
+#include "agent.h"
+
+__thread struct sg_thread *sg_thread;
+
+static uint32_t lock_word;
+static uint32_t sweep_at;
+static uint32_t process; /* pid of the process whose private state this is */
+
+/* Guards the pool of blocks and the reclaiming of dead threads. Signals are blocked while it is held: a handler must not
+   wait for the thread it interrupted. */
+uint64_t sg_lock(void)
+{
+    uint64_t signals = sg_signals_block();
+    while (__atomic_exchange_n(&lock_word, 1, __ATOMIC_ACQUIRE))
+        sg_kernel0(KERNEL_sched_yield);
+    return signals;
+}
+
+void sg_unlock(uint64_t signals)
+{
+    __atomic_store_n(&lock_word, 0, __ATOMIC_RELEASE);
+    sg_signals_restore(signals);
+}
+
+/* A thread is gone: its last records and its blocks become available. Called with the lock held. */
+static void reclaim(uint32_t index)
+{
+    struct sg_thread *dead = &sg_threads[index];
+    if (dead->magic == SG_THREAD_MAGIC) {
+        sg_blocks_reclaim(dead);
+        sg_ring_close(dead);
+        dead->magic = 0;
+    }
+    sg_shared_threads[index].ended = sg_ticks();
+    __atomic_store_n(&sg_shared_threads[index].state, SG_THREAD_DEAD, __ATOMIC_RELEASE);
+    sg_ring_bell();
+}
+
+static int dead(const struct sg_shared_thread *shared, uint32_t own_tid)
+{
+    if (__atomic_load_n(&shared->state, __ATOMIC_ACQUIRE) != SG_THREAD_LIVE || shared->pid != process)
+        return 0;
+    return shared->tid == own_tid || sg_kernel3(KERNEL_tgkill, process, shared->tid, 0) == -ERROR_ESRCH;
+}
+
+static int sweep(uint32_t own_tid, uint32_t most)
+{
+    int found = 0;
+    uint32_t count = sg_arena->threads < most ? sg_arena->threads : most;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = sweep_at++ % sg_arena->threads;
+        if (dead(&sg_shared_threads[index], own_tid)) {
+            reclaim(index);
+            found++;
+        }
+    }
+    return found;
+}
+
+/* Looks at some threads of the table and reclaims those that have died; returns how many. */
+int sg_threads_sweep(struct sg_thread *self, uint32_t most)
+{
+    uint64_t signals = sg_lock();
+    int found = sweep(0, most);
+    (void)self;
+    sg_unlock(signals);
+    return found;
+}
+
+/*
+ * The first traced call in a forked child: its thread state reads as zeros. The private tables are the parent's copies:
+ * other threads' blocks are free now, and calls of the thread that forked may still return here, silently. The lock may
+ * have been held by a thread that does not exist in the child.
+ */
+static void after_fork(uint32_t pid, struct sg_thread *former)
+{
+    lock_word = 0;
+    process = pid;
+    sg_blocks_after_fork(former);
+}
+
+static uint32_t claim_entry(void)
+{
+    for (uint32_t i = 0; i < sg_arena->threads; i++)
+        if (sg_shared_threads[i].state == SG_THREAD_FREE && sg_swap(&sg_shared_threads[i].state, SG_THREAD_FREE, SG_THREAD_DEAD + 1))
+            return i + 1;
+    return 0;
+}
+
+static struct sg_thread *make(uint32_t pid, uint32_t tid)
+{
+    sweep(tid, 8);
+    uint32_t claimed = claim_entry();
+    if (!claimed && sweep(tid, 0xffffffff))
+        claimed = claim_entry();
+    if (!claimed)
+        return 0;
+    struct sg_shared_thread *shared = &sg_shared_threads[claimed - 1];
+    struct sg_thread *thread = &sg_threads[claimed - 1];
+    *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid};
+    __asm__("mov %%fs:0, %0" : "=r"(thread->control_block));
+    shared->pid = pid;
+    shared->tid = tid;
+    shared->parent_pid = (uint32_t)sg_kernel0(KERNEL_getppid);
+    shared->started = sg_ticks();
+    shared->ended = shared->missed = shared->dropped = shared->filtered = shared->values_lost = 0;
+    sg_kernel2(KERNEL_prctl, 16 /* PR_GET_NAME */, shared->name);
+    __atomic_store_n(&shared->state, SG_THREAD_LIVE, __ATOMIC_RELEASE);
+    uint32_t block = sg_block_take(thread, 0);
+    if (!block) {
+        reclaim(claimed - 1);
+        return 0;
+    }
+    thread->first_block = block;
+    thread->top = sg_block_frames(block - 1);
+    thread->magic = SG_THREAD_MAGIC;
+    sg_ring_bell();
+    return thread;
+}
+
+/* The calling thread's state, made if there is none yet; 0 if the thread cannot be traced (now). */
+struct sg_thread *sg_thread_here(void)
+{
+    struct sg_thread *thread = sg_thread;
+    if (thread == SG_THREAD_UNUSABLE)
+        return 0;
+    if (thread && thread->magic == SG_THREAD_MAGIC)
+        return thread;
+    uint64_t signals = sg_signals_block();
+    thread = sg_thread; /* a signal handler may have been quicker */
+    if (!thread || thread->magic != SG_THREAD_MAGIC) {
+        uint32_t pid = (uint32_t)sg_kernel0(KERNEL_getpid);
+        if (!process)
+            process = pid;
+        if (process != pid)
+            after_fork(pid, thread);
+        uint64_t inner = sg_lock();
+        thread = make(pid, (uint32_t)sg_kernel0(KERNEL_gettid));
+        sg_unlock(inner);
+        sg_thread = thread;
+    }
+    sg_signals_restore(signals);
+    return thread;
+}
+
+/* From now on another kernel thread uses this thread's TLS (clone with CLONE_VM, without CLONE_SETTLS and
+   CLONE_VFORK): nothing that is found through it is one thread's any more. */
+void sg_thread_share(void)
+{
+    struct sg_thread *thread = sg_thread_here();
+    if (!thread)
+        return;
+    sg_thread = SG_THREAD_UNUSABLE;
+    sg_ring_close(thread);
+}

@@ -1,0 +1,168 @@
+/*
+ * The memory that agent and controller share: one memfd an executed program, mapped by all processes that fork from it.
+ * Whatever must outlive a killed target (records, counters, calls in flight) is here; whatever must be copied by fork
+ * (original return addresses, above all) is private to the agent: see native/agent/state.h.
+ *
+ *     0               ┌──────────────────────────┐
+ *                     │ struct sg_arena          │ settings, doorbells
+ *     threads_at      │ struct sg_shared_thread[]│ who records, and what was lost
+ *     segments_at     │ struct sg_segment[]      │ whose is which ring segment
+ *     events_at       │ struct sg_event[]        │ what the agent asks of the controller
+ *     chunks_at       │ struct sg_chunk[]        │ whose is which piece of the table of open calls
+ *     open_at         │ struct sg_open[]         │ SG_BLOCK_FRAMES open calls for each chunk
+ *     data_at         │ records                  │ SG segment_size bytes for each segment
+ *                     └──────────────────────────┘
+ */
+#ifndef SHADOWGRAPH_ARENA_H
+#define SHADOWGRAPH_ARENA_H
+
+#include <stdint.h>
+
+#define SG_ARENA_MAGIC 0x3176676873ull /* "shgv1" */
+#define SG_BLOCK_FRAMES 32
+
+#define SG_POLICY_BLOCK 0
+#define SG_POLICY_DROP 1
+#define SG_POLICY_OVERWRITE 2
+
+struct sg_arena {
+    uint64_t magic;
+    uint64_t size;
+    uint64_t threads_at, segments_at, events_at, chunks_at, open_at, data_at; /* offsets from the arena's start */
+    uint32_t threads, segments, events, chunks;                              /* how many */
+    uint32_t segment_size;
+    uint32_t policy;
+    uint64_t tick_base;      /* rdtsc when the recording began; starts count from here */
+    uint32_t recording;      /* 0: calls are not recorded any more (size limit reached, controller gone): dropped */
+    uint32_t controller_pid; /* 0: nobody */
+    uint32_t heartbeat;      /* the controller adds one at least every 100 ms */
+    uint32_t bell;           /* futex: the agent adds one when there is something to look at */
+    uint32_t waiting;        /* the controller sleeps on the bell */
+    uint32_t freed;          /* futex: the controller adds one when it has freed segments or answered an event */
+    uint32_t waiters;        /* threads sleeping on freed */
+    uint32_t sequence_hint;  /* where the next search for a free segment begins */
+    uint64_t missed;         /* calls missed by threads that have no entry in the table */
+    uint64_t dropped;        /* records dropped for the same reason */
+    uint64_t reserved[3];
+};
+
+#define SG_THREAD_FREE 0
+#define SG_THREAD_LIVE 1
+#define SG_THREAD_DEAD 2 /* the controller takes what is left and sets it free */
+
+struct sg_shared_thread {
+    uint32_t state;
+    uint32_t pid, tid;
+    uint32_t parent_pid;
+    uint64_t started, ended; /* ticks */
+    uint64_t missed;         /* no room on the shadow stack, or not possible to hook this call */
+    uint64_t dropped;        /* traced, but no room for the record */
+    uint64_t filtered;       /* cut by depth or minimal time */
+    uint64_t values_lost;    /* recorded, but without its captured values */
+    char name[16];
+    uint64_t reserved[6];
+};
+
+#define SG_SEGMENT_FREE 0
+#define SG_SEGMENT_OWNED 1
+#define SG_SEGMENT_FULL 2
+#define SG_SEGMENT_KEPT 3 /* overwrite policy: full, kept by its thread for as long as there is room */
+
+struct sg_segment {
+    uint32_t state;
+    uint32_t thread;   /* index into the table of threads */
+    uint64_t sequence; /* of this thread: 0, 1, 2 ... */
+    uint64_t opened;   /* ticks */
+    uint32_t used;     /* bytes, once it is full */
+    uint32_t pid;
+};
+
+#define SG_EVENT_FREE 0
+#define SG_EVENT_CLAIMED 1
+#define SG_EVENT_ASKED 2
+#define SG_EVENT_ANSWERED 3
+
+#define SG_EVENT_EXEC 1        /* about to replace the program: seize me */
+#define SG_EVENT_EXEC_FAILED 2 /* no longer */
+#define SG_EVENT_LOADED 3      /* the loader has mapped or unmapped objects */
+
+struct sg_event {
+    uint32_t state;
+    uint32_t kind;
+    uint32_t pid, tid;
+    uint64_t arguments[5];
+};
+
+struct sg_chunk {
+    uint32_t state;  /* 0 free, 1 taken */
+    uint32_t thread; /* index into the table of threads */
+};
+
+/* A call in flight, beside its shadow frame: written at entry, function last; function 0: none. */
+struct sg_open {
+    uint64_t start;    /* as q0 of its record */
+    uint64_t function; /* as the low bits of q1 of its record; SG_OPEN_SLOW: values are captured at its return */
+};
+#define SG_OPEN_SLOW 0x8000000000000000ull
+
+#define SG_FUNCTION_RECORD_SIZE 32
+
+/* What a thunk points r11 at. Private memory of the target, next to the thunks. */
+struct sg_function {
+    uint64_t body;
+    uint32_t id;
+    uint32_t flags;
+    uint64_t values; /* address of a struct sg_values, or 0 */
+    uint64_t reserved;
+};
+
+#define SG_FLAG_CALLER 1 /* trace only calls that come from the executable */
+#define SG_FLAG_VALUES 2 /* capture arguments or results */
+#define SG_FLAG_EXEC 4   /* an exec function: ask the controller before it runs; not recorded by itself */
+#define SG_FLAG_LOADED 8 /* the loader's debug notification */
+#define SG_FLAG_SILENT 16 /* hooked for our own needs alone: never recorded */
+#define SG_FLAG_CLONE 32 /* clone(): a child that shares this thread's TLS must not share its state */
+#define SG_FLAG_EXECUTABLE 64 /* belongs to the executable itself: what it tail-calls was called by the executable */
+
+/* How to capture the values of one function: count items. */
+#define SG_VALUE_INTEGER 1 /* general register or stack slot, 8 bytes */
+#define SG_VALUE_DOUBLE 2  /* vector register, low 8 bytes */
+#define SG_VALUE_STRING 3  /* pointer and the bytes it points to */
+#define SG_WHEN_ENTRY 0
+#define SG_WHEN_RETURN 1
+#define SG_VALUE_STRING_LIMIT 64
+
+struct sg_value {
+    uint8_t kind;
+    uint8_t when;
+    uint8_t place; /* entry: argument number in its class (integers and pointers count apart from doubles); 128 + n: the
+                      n-th stack slot. return: 0 rax or xmm0, 1 rdx or xmm1 */
+    uint8_t reserved;
+    uint32_t reserved2;
+};
+
+#define SG_VALUES_LIMIT 16
+
+struct sg_values {
+    uint32_t entry, at_return; /* how many of each; entry ones first */
+    struct sg_value items[SG_VALUES_LIMIT];
+};
+
+/* Settings and results of the agent, written into its data before sg_start is called. */
+struct sg_settings {
+    uint32_t policy;
+    uint32_t segment_size;
+    uint32_t segments;
+    uint32_t threads;
+    uint32_t chunks;
+    uint32_t controller_pid;
+    uint64_t caller_low, caller_size; /* text of the executable */
+    uint64_t minimal_ticks;           /* shorter calls are filtered */
+    uint32_t depth_limit;             /* 0: none */
+    uint32_t frame_limit;             /* 0: the whole pool; tests use a small one */
+    uint64_t tick_base;               /* 0: take the time now */
+    uint64_t arena;                   /* result: where the arena is mapped */
+    uint64_t main_stack_end;
+};
+
+#endif
