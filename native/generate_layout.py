@@ -6,7 +6,8 @@ written down. This program lets the C compiler read them and writes what it unde
 * every macro and enumerator ``SG_NAME`` that is an integer becomes a constant ``NAME``;
 * every ``struct sg_name`` (or union) becomes a numpy dtype ``name_dtype`` with the compiler's own offsets and size.
 
-The result is checked in, so that building needs neither a compiler nor pyelftools; a test holds it equal to a fresh run.
+The result is checked in, so that building needs neither this program nor pyelftools; a test holds it equal to a fresh
+run.
 
     python native/generate_layout.py            # rewrite the file
     python native/generate_layout.py --check    # exit status 1 if it is out of date
@@ -106,9 +107,10 @@ class DebugTypes:
         """All complete structs and unions named sg_*, in the order of their definition."""
         for entry in self._children:
             name = entry.attributes.get("DW_AT_name")
-            if entry.tag in ("DW_TAG_structure_type", "DW_TAG_union_type") and name is not None:
-                if name.value.startswith(b"sg_") and "DW_AT_byte_size" in entry.attributes:
-                    yield name.value.decode(), entry
+            if entry.tag not in ("DW_TAG_structure_type", "DW_TAG_union_type") or name is None:
+                continue
+            if name.value.startswith(b"sg_") and "DW_AT_byte_size" in entry.attributes:
+                yield name.value.decode(), entry
 
 
 def python_type(entry: Any) -> str:

@@ -1,0 +1,67 @@
+/*
+ * The loops over hundreds of millions of records, as a plain shared library for ctypes: nothing of Python is in here,
+ * so that one build serves every Python version. Callers own all memory that is handed in.
+ *
+ *      gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Inative/include \
+ *          -o src/shadowgraph/_native/columns.so native/columns/...c
+ *
+ * Raw records become calls (decode.c), calls are sorted (sort.c) and written as columns (emit.c, values.c). Columns in
+ * order of thread and start are what the analyses read: profile.c, tree.c and replay.c.
+ */
+#ifndef SHADOWGRAPH_COLUMNS_H
+#define SHADOWGRAPH_COLUMNS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SG_EXPORT __attribute__((visibility("default")))
+
+/* A decoded record. Times in ticks since the tick base, not wrapped. */
+struct sg_call {
+    int64_t start;
+    int64_t duration;
+    uint32_t function;
+    uint16_t depth;
+    uint8_t kind;
+    uint8_t unused;
+    uint32_t values;      /* 1 + the slot (16 bytes) where its captured values begin; 0: it has none */
+    uint32_t value_slots; /* how many slots they take */
+};
+
+/* What must be kept from one block of a thread's records to the next. */
+struct sg_decoder {
+    int64_t last_exit; /* ticks; to begin with: the start of the thread, or any time not after its first exit */
+    int64_t nobody;    /* records of function 0, skipped */
+    int64_t unwritten; /* places that were never written, skipped */
+    int64_t damaged;   /* escapes without their record, or of an unknown kind, skipped */
+};
+
+/* Ticks to nanoseconds: see trace/clock.py. */
+struct sg_clock {
+    int64_t origin;
+    int64_t multiplier;
+};
+
+#define SG_CLOCK_SHIFT 50
+
+/* Columns of a trace under construction, each with room for as many rows as the caller asks to be written. */
+struct sg_columns {
+    uint32_t *thread;
+    uint32_t *function;
+    int64_t *start;
+    int64_t *duration;
+    uint16_t *depth;
+    uint8_t *kind;
+};
+
+SG_EXPORT int64_t sg_decode(const uint64_t *slots, int64_t count, int32_t final, struct sg_decoder *decoder,
+                            struct sg_call *calls, int64_t *consumed);
+SG_EXPORT int64_t sg_split(struct sg_call *calls, int64_t count, int64_t limit, struct sg_call *earlier,
+                           int64_t *earlier_count);
+SG_EXPORT int64_t sg_sort(const struct sg_call *calls, int64_t count, uint64_t *keys, uint64_t *scratch,
+                          uint32_t *order);
+SG_EXPORT int64_t sg_emit(const struct sg_call *calls, const uint32_t *order, int64_t count, uint32_t thread,
+                          const struct sg_clock *clock, const struct sg_columns *columns, int64_t *calls_of_function);
+
+#endif

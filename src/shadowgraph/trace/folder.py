@@ -1,0 +1,136 @@
+"""A trace as a folder: what its files are called, its manifest, making and finding one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from shadowgraph.errors import UsageError
+
+__all__ = [
+    "CALLS",
+    "COMPLETE",
+    "FORMAT",
+    "FUNCTIONS",
+    "MANIFEST",
+    "PROCESSES",
+    "RECORDING",
+    "RECOVERED",
+    "SPOOL",
+    "SUFFIX",
+    "THREADS",
+    "TRACE_VERSION",
+    "create_folder",
+    "newest_trace",
+    "read_manifest",
+    "write_manifest",
+]
+
+FORMAT = "shadowgraph trace"
+TRACE_VERSION = 1
+SUFFIX = ".sgt"
+
+MANIFEST = "manifest.json"
+SPOOL = "calls.spool"
+CALLS = "calls.parquet"
+FUNCTIONS = "functions.parquet"
+THREADS = "threads.parquet"
+PROCESSES = "processes.parquet"
+FILES = (MANIFEST, SPOOL, CALLS, FUNCTIONS, THREADS, PROCESSES)
+
+# The states of a trace.
+RECORDING = "recording"
+COMPLETE = "complete"
+RECOVERED = "recovered"
+
+
+def create_folder(path: Path | str, metadata: dict[str, Any], *, force: bool = False) -> Path:
+    """Make the folder of a new trace, with a manifest that says it is being recorded.
+
+    ``metadata`` is what is known at the start: program, arguments, settings ... With ``force`` a trace that is there is
+    replaced; anything else that is there is refused.
+    """
+    folder = Path(path)
+    if folder.exists() or folder.is_symlink():
+        _make_way(folder, force)
+    try:
+        folder.mkdir(parents=True)
+        write_manifest(folder, metadata | {"state": RECORDING})
+    except OSError as error:
+        raise UsageError(f"{folder}: the trace folder cannot be created: {error.strerror}") from None
+    return folder
+
+
+def _make_way(folder: Path, force: bool) -> None:
+    """Remove a trace that is to be replaced."""
+    if not folder.is_dir() or folder.is_symlink():
+        raise UsageError(f"{folder}: exists and is not a trace folder; choose another name with -o")
+    if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise UsageError(f"{folder}: is a folder, but not a trace; choose another name with -o")
+    if not force:
+        raise UsageError(f"{folder}: the trace folder exists; replace it with --force or choose another name with -o")
+    strangers = sorted(item.name for item in folder.iterdir() if not _is_ours(item.name))
+    if strangers:
+        raise UsageError(f"{folder}: holds files that are not of a trace ({strangers[0]}); it will not be removed")
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: the old trace cannot be removed: {error.strerror}") from None
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file of this name belongs to a trace."""
+    return name.removesuffix(".part") in FILES
+
+
+def write_manifest(folder: Path, content: dict[str, Any]) -> None:
+    """Replace the manifest in one step: a reader sees the old or the new one, never half of it."""
+    part = folder / (MANIFEST + ".part")
+    text = json.dumps({"format": FORMAT, "version": TRACE_VERSION} | content, indent=2, ensure_ascii=False)
+    part.write_text(text + "\n", encoding="utf-8", errors="surrogateescape")
+    os.replace(part, folder / MANIFEST)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a trace; UsageError where there is none, or of a newer version, or damaged.
+
+    A recorder may be killed before it has written a manifest: where there is a spool, an empty one stands for it.
+    """
+    if not folder.exists():
+        raise UsageError(f"{folder}: there is no such trace")
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is not a trace (a trace is a folder, made by `shadowgraph record`)")
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8", errors="surrogateescape"))
+    except FileNotFoundError:
+        if (folder / SPOOL).is_file():
+            return {"format": FORMAT, "version": TRACE_VERSION, "state": RECORDING}
+        raise UsageError(f"{folder}: is not a trace (it has no {MANIFEST})") from None
+    except OSError as error:
+        raise UsageError(f"{folder / MANIFEST}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        if (folder / SPOOL).is_file():
+            return {"format": FORMAT, "version": TRACE_VERSION, "state": RECORDING}
+        raise UsageError(f"{folder / MANIFEST}: is damaged (not JSON), and there is no spool to recover from") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UsageError(f"{folder}: is not a trace (its {MANIFEST} is of another format)")
+    version = content.get("version")
+    if not isinstance(version, int) or version > TRACE_VERSION:
+        raise UsageError(
+            f"{folder}: was recorded by a newer version of Shadowgraph "
+            f"(trace version {version}, this one reads up to {TRACE_VERSION}); update Shadowgraph to read it"
+        )
+    return content
+
+
+def newest_trace(folder: Path | str = ".") -> Path:
+    """The trace in a folder that was recorded last; UsageError if there is none."""
+    found = [path for path in Path(folder).glob("*" + SUFFIX) if (path / MANIFEST).exists() or (path / SPOOL).exists()]
+    if not found:
+        raise UsageError(
+            f"there is no trace (*{SUFFIX}) in this folder; name one, or make one with `shadowgraph record PROGRAM`"
+        )
+    return max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
