@@ -1,11 +1,13 @@
 """As much of the call-frame instructions as the tables need: is the return address on top of the stack at this address?
 
 A function that is entered by a call starts with CFA = rsp + 8 and the return address at CFA − 8 (System V ABI, AMD64
-supplement, 3.2.2 and 3.7). An unwind row that says something else at a supposed function start belongs to the middle of a
-function, to a signal frame, or to the first function of a thread. Full rows, for walking stacks, are computed elsewhere.
+supplement, 3.2.2 and 3.7). An unwind row that says something else at a supposed function start belongs to the middle of
+a function, to a signal frame, or to the first function of a thread. Full rows, for walking stacks, are not made here.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 from shadowgraph.image.reasons import Reason
 
@@ -97,14 +99,25 @@ class _Row:
         return twin
 
 
-def judge_row(initial: bytes, instructions: bytes, code_alignment: int, data_alignment: int, distance: int) -> Reason:
+class _Alignments(Protocol):
+    """What a CIE says about the units of its numbers, and the instructions that all its FDEs begin with."""
+
+    @property
+    def code_alignment(self) -> int: ...
+    @property
+    def data_alignment(self) -> int: ...
+    @property
+    def instructions(self) -> bytes: ...
+
+
+def judge_row(cie: _Alignments, instructions: bytes, distance: int) -> Reason:
     """Whether a call may land ``distance`` bytes behind the start of an FDE, by the unwind row that holds there.
 
-    ``initial`` are the instructions of the CIE, ``instructions`` those of the FDE. NONE: as after a call.
+    ``instructions`` are those of the FDE; NONE means that all is as after a call.
     """
     try:
-        row = _run(initial, _Row(), None, code_alignment, data_alignment, 0)
-        row = _run(instructions, row, row.copy(), code_alignment, data_alignment, distance)
+        row = _run(cie, cie.instructions, _Row(), 0)
+        row = _run(cie, instructions, row, distance)
     except (IndexError, ValueError):
         return Reason.UNREADABLE_UNWIND
     if row.return_address == _NOWHERE:
@@ -114,31 +127,31 @@ def judge_row(initial: bytes, instructions: bytes, code_alignment: int, data_ali
     return Reason.FRAME_IN_PROGRESS
 
 
-def _run(code: bytes, row: _Row, initial: _Row | None, code_alignment: int, data_alignment: int, distance: int) -> _Row:
-    cursor, remembered, here = Cursor(code), list[_Row](), 0
+def _run(cie: _Alignments, code: bytes, row: _Row, distance: int) -> _Row:
+    """The row that holds ``distance`` bytes on, starting from ``row``."""
+    cursor, initial, remembered, here = Cursor(code), row.copy(), list[_Row](), 0
     while cursor:
         operation = cursor.byte()
         high, low = operation & 0xC0, operation & 0x3F
         if high == 0x40 or CFA_SET_LOC < operation <= CFA_ADVANCE4:
-            here += (low if high else cursor.unsigned(1 << (operation - CFA_ADVANCE1))) * code_alignment
+            here += (low if high else cursor.unsigned(1 << (operation - CFA_ADVANCE1))) * cie.code_alignment
             if here > distance:
                 return row
         elif high == 0x80:
-            _set_saved(row, low, cursor.uleb() * data_alignment)
+            _set_saved(row, low, cursor.uleb() * cie.data_alignment)
         elif high == 0xC0:
             _restore(row, low, initial)
         elif operation == CFA_REMEMBER:
             remembered.append(row.copy())
         elif operation == CFA_RESTORE_STATE:
             row = remembered.pop() if remembered else row
-        else:
-            _simple(operation, cursor, row, initial, data_alignment)
+        elif operation and not _set_cfa(operation, cursor, row, cie.data_alignment):
+            _set_register(operation, cursor, row, initial, cie)
     return row
 
 
-def _simple(operation: int, cursor: Cursor, row: _Row, initial: _Row | None, data_alignment: int) -> None:
-    if operation == 0:
-        return
+def _set_cfa(operation: int, cursor: Cursor, row: _Row, data_alignment: int) -> bool:
+    """Carry out an instruction that defines the CFA; False if it is none."""
     if operation == CFA_DEF_CFA:
         row.register, row.offset = cursor.uleb(), cursor.uleb()
     elif operation == CFA_DEF_CFA_SF:
@@ -152,35 +165,37 @@ def _simple(operation: int, cursor: Cursor, row: _Row, initial: _Row | None, dat
     elif operation == CFA_DEF_CFA_EXPRESSION:
         cursor.block()
         row.register = None
-    elif operation == CFA_OFFSET_EXTENDED:
-        _set_saved(row, cursor.uleb(), cursor.uleb() * data_alignment)
-    elif operation == CFA_OFFSET_EXTENDED_SF:
-        _set_saved(row, cursor.uleb(), cursor.sleb() * data_alignment)
-    elif operation == CFA_GNU_NEGATIVE_OFFSET:
-        _set_saved(row, cursor.uleb(), -cursor.uleb() * data_alignment)
-    elif operation == CFA_RESTORE_EXTENDED:
-        _restore(row, cursor.uleb(), initial)
-    elif operation == CFA_UNDEFINED:
-        _set_rule(row, cursor.uleb(), _NOWHERE)
-    elif operation == CFA_GNU_ARGS_SIZE:
-        cursor.uleb()
     else:
-        _other_rule(operation, cursor, row)
+        return False
+    return True
 
 
-def _other_rule(operation: int, cursor: Cursor, row: _Row) -> None:
-    register = cursor.uleb() if operation != CFA_SET_LOC else -1
-    if operation in (CFA_SAME_VALUE,):
-        pass
+def _set_register(operation: int, cursor: Cursor, row: _Row, initial: _Row, cie: _Alignments) -> None:
+    """Carry out an instruction about one register; only the return address is kept track of."""
+    register = cursor.uleb()
+    if operation == CFA_OFFSET_EXTENDED:
+        _set_saved(row, register, cursor.uleb() * cie.data_alignment)
+    elif operation == CFA_OFFSET_EXTENDED_SF:
+        _set_saved(row, register, cursor.sleb() * cie.data_alignment)
+    elif operation == CFA_GNU_NEGATIVE_OFFSET:
+        _set_saved(row, register, -cursor.uleb() * cie.data_alignment)
+    elif operation == CFA_RESTORE_EXTENDED:
+        _restore(row, register, initial)
+    elif operation == CFA_UNDEFINED:
+        _set_rule(row, register, _NOWHERE)
+    elif operation == CFA_SAME_VALUE:
+        _set_rule(row, register, _ELSEWHERE)
     elif operation in (CFA_REGISTER, CFA_VAL_OFFSET):
         cursor.uleb()
+        _set_rule(row, register, _ELSEWHERE)
     elif operation == CFA_VAL_OFFSET_SF:
         cursor.sleb()
+        _set_rule(row, register, _ELSEWHERE)
     elif operation in (CFA_EXPRESSION, CFA_VAL_EXPRESSION):
         cursor.block()
-    else:
+        _set_rule(row, register, _ELSEWHERE)
+    elif operation != CFA_GNU_ARGS_SIZE:
         raise ValueError(f"call-frame instruction {operation:#x} is not known")
-    _set_rule(row, register, _ELSEWHERE)
 
 
 def _set_saved(row: _Row, register: int, offset: int) -> None:
@@ -192,6 +207,5 @@ def _set_rule(row: _Row, register: int, rule: str) -> None:
         row.return_address = rule
 
 
-def _restore(row: _Row, register: int, initial: _Row | None) -> None:
-    if register == RETURN_ADDRESS and initial is not None:
-        row.return_address = initial.return_address
+def _restore(row: _Row, register: int, initial: _Row) -> None:
+    _set_rule(row, register, initial.return_address)

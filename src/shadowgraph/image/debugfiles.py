@@ -1,7 +1,7 @@
 """Symbols that were moved out of a program: .gnu_debugdata within it, and debug files beside it or by build id.
 
-The places are those that gdb looks in ("Debugging Information in Separate Files"): ROOT/.build-id/ab/cdef.debug, and for
-.gnu_debuglink the program's folder, its .debug folder, and ROOT plus the program's folder.
+The places are those that gdb looks in ("Debugging Information in Separate Files"): ROOT/.build-id/ab/cdef.debug, and
+for .gnu_debuglink the program's folder, its .debug folder, and ROOT plus the program's folder.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def find_debug_file(image: Image, roots: Sequence[str] = DEBUG_ROOTS) -> ElfFile
         return None
     for path in _linked_places(Path(image.path), name, roots):
         found = _open_if_there(path)
-        if found is not None and zlib.crc32(found.data) == checksum:
+        if found is not None and zlib.crc32(found.data.data) == checksum:
             return found
     return None
 

@@ -14,7 +14,7 @@ from shadowgraph.image.functions import Aliases, FunctionTable, Part, Source
 from shadowgraph.image.image import Image
 from shadowgraph.image.names import cold_parent, displayed, ends_like_cold_part, name_by_address
 from shadowgraph.image.reasons import Reason
-from shadowgraph.image.special import refuse_by_name
+from shadowgraph.image.special import special_symbols
 from shadowgraph.image.symbols import (
     SHN_UNDEF,
     STB_LOCAL,
@@ -47,7 +47,7 @@ def read_functions(
     symbols = _function_symbols(image, tables, sources, unwind)
     parts: list[Part] = []
     symbols = _without_parts(symbols, tables, unwind, parts)
-    return _fold(image, symbols, tables, sources, unwind, parts)
+    return _fold(image, symbols=symbols, tables=tables, sources=sources, unwind=unwind, parts=parts)
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def _function_symbols(image: Image, tables: list[SymbolTable], sources: list[Sou
 
 
 def _without_repeats(symbols: _Symbols, dynamic: int) -> _Symbols:
-    """Leave out the dynamic symbols of addresses that the full table names at least as often: linkers put them in both."""
+    """Leave out the dynamic symbols of addresses that the full table names as often: linkers put them in both."""
     is_dynamic = symbols.table == dynamic
     if not is_dynamic.any():
         return symbols
@@ -141,7 +141,8 @@ def _untyped_functions(
     chosen = candidates[(at_fde & ~np.isin(value, typed_start)) | free]
     names = table.raw_names(chosen.tolist())
     keep = [bool(name) and not name.startswith((b".", b"$", b"__start_", b"__stop_")) for name in names]
-    return chosen[np.array(keep, np.bool_)]
+    kept: npt.NDArray[np.int64] = chosen[np.array(keep, np.bool_)]
+    return kept
 
 
 def _without_parts(symbols: _Symbols, tables: list[SymbolTable], unwind: UnwindTable, parts: list[Part]) -> _Symbols:
@@ -164,6 +165,7 @@ def _without_parts(symbols: _Symbols, tables: list[SymbolTable], unwind: UnwindT
 
 def _fold(
     image: Image,
+    *,
     symbols: _Symbols,
     tables: list[SymbolTable],
     sources: list[Source],
@@ -187,16 +189,16 @@ def _fold(
     named_ifunc = np.logical_or.reduceat(symbols.is_ifunc, first) if len(first) else np.zeros(0, np.bool_)
     all_start = everything[order]
     refused = _refused(all_start, unwind)
-    refuse_by_name(refused, tables, symbols.table, symbols.symbol, aliases.bounds)
+    _refuse_by_name(refused, aliases)
     return FunctionTable(
-        all_start,
-        np.concatenate([size, unwind.size[lonely]])[order],
-        np.concatenate([named_source, np.full(len(lonely), Source.UNWIND, np.uint8)])[order],
-        np.concatenate([named_ifunc, np.zeros(len(lonely), np.bool_)])[order],
-        unwind.indexes(all_start) >= 0,
-        refused,
-        aliases,
-        sorted(parts, key=lambda part: part.start),
+        start=all_start,
+        size=np.concatenate([size, unwind.size[lonely]])[order],
+        source=np.concatenate([named_source, np.full(len(lonely), Source.UNWIND, np.uint8)])[order],
+        is_ifunc=np.concatenate([named_ifunc, np.zeros(len(lonely), np.bool_)])[order],
+        has_unwind=unwind.indexes(all_start) >= 0,
+        refused=refused,
+        aliases=aliases,
+        parts=sorted(parts, key=lambda part: part.start),
     )
 
 
@@ -211,7 +213,7 @@ def _outside_plt(image: Image, start: npt.NDArray[np.uint64]) -> npt.NDArray[np.
 def _completed_sizes(
     image: Image, start: npt.NDArray[np.uint64], size: npt.NDArray[np.uint64], unwind: UnwindTable
 ) -> npt.NDArray[np.uint64]:
-    """Sizes that the symbols leave at 0 reach to the next function, the end of the FDE or of the text, what comes first."""
+    """Sizes that symbols leave at 0 reach to the next function, the end of the FDE or of the text: what comes first."""
     unknown = np.flatnonzero(size == 0)
     if not len(unknown):
         return size
@@ -267,3 +269,11 @@ def _refused(start: npt.NDArray[np.uint64], unwind: UnwindTable) -> npt.NDArray[
     for index in np.flatnonzero((row >= 0) & ~at_start).tolist():
         refused[index] = unwind.judge(int(start[index]))
     return refused
+
+
+def _refuse_by_name(refused: npt.NDArray[np.uint8], aliases: Aliases) -> None:
+    """Put the reason into ``refused`` for every function that any of its names makes special."""
+    for number, table in enumerate(aliases.tables):
+        members = np.flatnonzero(aliases.table == number)
+        positions, reasons = special_symbols(table, aliases.symbol[members])
+        refused[np.searchsorted(aliases.bounds, members[positions], side="right") - 1] = reasons

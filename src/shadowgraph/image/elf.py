@@ -1,7 +1,7 @@
 """The bytes of an ELF file as numpy tables: header, program headers, sections. Nothing is interpreted here.
 
-Only 64-bit little-endian files are read (System V ABI, AMD64 supplement, chapters 4 and 5). Every offset that comes from
-a file is checked before it is used: a file that lies about itself raises :class:`DamagedFile`, never an IndexError.
+Only 64-bit little-endian files are read (System V ABI, AMD64 supplement, chapters 4 and 5). Every offset that comes
+from a file is checked before it is used: a file that lies about itself raises :class:`DamagedFile`, never IndexError.
 """
 
 from __future__ import annotations

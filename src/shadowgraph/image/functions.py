@@ -29,7 +29,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of code that is no function of its own: a cold part, a PLT stub, what only an unwind entry speaks of."""
+    """A stretch of code that is no function of its own: a cold part, or PLT stubs."""
 
     start: int
     size: int
@@ -40,7 +40,7 @@ class Part:
 class FunctionTable:
     """One row a function, sorted by start; aliases are folded into one row. All arrays have the same length n.
 
-    ``start``, ``size``  uint64, image virtual address and bytes; sizes the file does not tell reach to the next function
+    ``start``, ``size``  uint64, image virtual address and bytes; a size that the file does not tell reaches to the next
     ``source``           uint8, :class:`Source`
     ``is_ifunc``         bool, resolvers of indirect functions (STT_GNU_IFUNC): called once by the dynamic linker
     ``has_unwind``       bool, an unwind entry covers the start
@@ -51,6 +51,7 @@ class FunctionTable:
 
     def __init__(
         self,
+        *,
         start: npt.NDArray[np.uint64],
         size: npt.NDArray[np.uint64],
         source: npt.NDArray[np.uint8],
@@ -88,7 +89,7 @@ class FunctionTable:
         ]
 
     def name(self, index: int) -> str:
-        """The preferred name: global over local, without leading underscores, short; ``sub_<hex address>`` if nameless."""
+        """The preferred name: global, without leading underscores, short; ``sub_<hex address>`` for the nameless."""
         return self.names(index)[0]
 
     @cached_property

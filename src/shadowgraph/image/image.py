@@ -1,4 +1,4 @@
-"""One ELF file as the rest of the project sees it: an image with segments, text, and what the dynamic linker reads of it.
+"""One ELF file as the rest of the project sees it: segments, text, and what the dynamic linker reads of it.
 
 Addresses are image virtual addresses throughout: what the file says, before the load bias is added.
 """
@@ -109,10 +109,10 @@ class Image:
     # --- bytes by address ---
 
     def view(self, address: int, size: int) -> Bytes:
-        """``size`` bytes at an image virtual address, straight from the file; DamagedFile where the file has none there."""
+        """``size`` bytes at an image virtual address, without copying; DamagedFile where the file has none there."""
         for segment in self.segments:
             start = address - segment.address
-            if 0 <= start and start + size <= segment.file_size:
+            if start >= 0 and start + size <= segment.file_size:
                 return self.elf.slice(segment.file_offset + start, size)
         raise DamagedFile(f"there are no {size} bytes at address {address:#x} in it")
 
@@ -163,7 +163,7 @@ class Image:
 
     @cached_property
     def interpreter(self) -> str | None:
-        """The dynamic linker that the kernel starts (PT_INTERP), or None. Libraries may name one too (libc.so.6 does)."""
+        """The dynamic linker that the kernel starts (PT_INTERP), or None. Some libraries name one too (libc.so.6)."""
         for row in self._program_headers(elf.PT_INTERP):
             data = self.elf.slice(int(row["offset"]), int(row["file_size"]))
             return elf.string_at(data, 0).decode("utf-8", "surrogateescape")
@@ -269,7 +269,7 @@ class Image:
 
 
 def open_image(path: str | os.PathLike[str]) -> Image:
-    """Map an ELF file. UsageError, in one sentence, for anything that is not a whole x86-64 Linux program or library."""
+    """Map an ELF file. UsageError, in one sentence, for anything but a whole x86-64 Linux program or library."""
     name = os.fspath(path)
     return _checked_image(name, map_file(name))
 
@@ -304,7 +304,7 @@ def map_file(path: str) -> Bytes:
             raise UsageError(f"{path} is not a regular file, so it is no program or library.")
         if status.st_size == 0:
             raise UsageError(f"{path} is empty, so it is no program or library.")
-        # The map outlives the descriptor. A private map of a file that is replaced by rename, as installers do, stays whole.
+        # The map outlives the descriptor, and a file that is replaced by rename, as installers do, stays whole in it.
         return np.frombuffer(mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ), np.uint8)
     except OSError as problem:
         raise UsageError(f"{path} cannot be read: {problem.strerror}.") from problem
@@ -329,7 +329,7 @@ def _refuse_other_formats(path: str, start: bytes) -> None:
     if start.startswith(b"#!"):
         interpreter = start[2:].split(b"\n")[0].strip().decode("utf-8", "replace")
         raise UsageError(
-            f"{path} is a script for {interpreter}, not an ELF program; its interpreter is what can be traced."
+            f"{path} is a script, not an ELF program; what can be traced is its interpreter, {interpreter}."
         )
     if not start.startswith(b"\x7fELF"):
         raise UsageError(f"{path} is not an ELF program or library.")

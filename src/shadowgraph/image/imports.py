@@ -18,7 +18,6 @@ from shadowgraph.image.symbols import (
     STT_FUNC,
     STT_GNU_IFUNC,
     STT_NOTYPE,
-    SymbolTable,
     dynamic_symbols,
 )
 
@@ -35,7 +34,7 @@ _RELA = np.dtype([("address", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("adde
 class SlotKind(Enum):
     """What a slot is for: JUMP_SLOT a call through the PLT, GLOB_DAT a call or address through the GOT (-fno-plt),
     POINTER a function's address in data (a table of functions, a callback).
-    """  # noqa: D205
+    """
 
     JUMP_SLOT = R_X86_64_JUMP_SLOT
     GLOB_DAT = R_X86_64_GLOB_DAT
@@ -46,8 +45,8 @@ class SlotKind(Enum):
 class Import:
     """One slot that the dynamic linker fills with a function of another image.
 
-    ``slot`` is the slot's image address; ``version`` and ``library`` are "" where the symbol is unversioned. One name has
-    several imports if it is used in several ways.
+    ``slot`` is the slot's image address; ``version`` and ``library`` are "" where the symbol is unversioned. A name
+    has several imports if it is used in several ways.
     """
 
     name: str

@@ -11,7 +11,7 @@ from shadowgraph.image.elf import Bytes
 
 __all__ = ["COLD_SUFFIX", "cold_parent", "displayed", "ends_like_cold_part", "name_by_address", "preference"]
 
-# gcc: f.cold, f.cold.12 (before gcc 9), f.isra.0.cold; clang's machine function splitting: f.cold; propeller: f.__part.3.
+# gcc: f.cold, f.cold.12 (before gcc 9), f.isra.0.cold; clang's function splitting: f.cold; propeller: f.__part.3.
 COLD_SUFFIX = re.compile(r"\.(?:cold(?:\.\d+)?|__part\.\d+)$")
 
 

@@ -37,14 +37,12 @@ class SymbolTable:
     @property
     def kind(self) -> npt.NDArray[np.uint8]:
         """uint8[n]: STT_… of each symbol."""
-        kind: npt.NDArray[np.uint8] = self.rows["info"] & 15
-        return kind
+        return (self.rows["info"] & 15).astype(np.uint8)
 
     @property
     def binding(self) -> npt.NDArray[np.uint8]:
         """uint8[n]: STB_… of each symbol."""
-        binding: npt.NDArray[np.uint8] = self.rows["info"] >> 4
-        return binding
+        return (self.rows["info"] >> 4).astype(np.uint8)
 
     def raw_name(self, index: int) -> bytes:
         """The name of a row as the file has it; empty where the name's offset is out of range."""
@@ -66,7 +64,7 @@ class SymbolTable:
         return np.flatnonzero(np.isin(self.rows["name"], np.array(offsets, np.uint32)))
 
     def name_ends(self, indexes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """int64[len(indexes)]: the offset of the NUL that ends each name in :attr:`strings` (plus one NUL behind it)."""
+        """int64[len(indexes)]: the offset of the NUL behind each name; ``len(strings)`` for an unfinished last one."""
         nul = np.append(np.flatnonzero(self.strings == 0), len(self.strings))
         start = np.minimum(self.rows["name"][indexes].astype(np.int64), len(self.strings))
         ends: npt.NDArray[np.int64] = nul[np.searchsorted(nul, start)]
@@ -86,7 +84,7 @@ def section_symbols(file: ElfFile, kind: int) -> SymbolTable | None:
 
 
 def dynamic_symbols(image: Image) -> SymbolTable | None:
-    """The dynamic linker's symbols, found as it finds them (DT_SYMTAB); their number from the section or the hash tables."""
+    """The dynamic linker's symbols (DT_SYMTAB); how many they are, the section or the hash tables tell."""
     address = image.dynamic_value(DT_SYMTAB)
     if address is None:
         return section_symbols(image.elf, elf.SHT_DYNSYM)
