@@ -2,7 +2,7 @@
  * The loops over hundreds of millions of records, as a plain shared library for ctypes: nothing of Python is in here,
  * so that one build serves every Python version. Callers own all memory that is handed in.
  *
- *      gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Inative/include \
+ *      gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -Wl,-z,defs -fvisibility=hidden -Inative/include \
  *          -o src/shadowgraph/_native/columns.so native/columns/...c
  *
  * Raw records become calls (decode.c), calls are sorted (sort.c) and written as columns (emit.c, values.c). Columns in
@@ -63,5 +63,47 @@ SG_EXPORT int64_t sg_sort(const struct sg_call *calls, int64_t count, uint64_t *
                           uint32_t *order);
 SG_EXPORT int64_t sg_emit(const struct sg_call *calls, const uint32_t *order, int64_t count, uint32_t thread,
                           const struct sg_clock *clock, const struct sg_columns *columns, int64_t *calls_of_function);
+
+/* Some rows of a trace's columns, in the order of thread and start. Times in nanoseconds. */
+struct sg_batch {
+    int64_t count;
+    const uint32_t *thread;
+    const uint32_t *function;
+    const int64_t *start;
+    const int64_t *duration;
+    const uint16_t *depth;
+    const uint8_t *kind;
+};
+
+/* One line of a profile. Times in nanoseconds; sum counts nested calls of the same key each, total counts time once. */
+struct sg_profile_row {
+    int64_t calls, total, self, sum, minimum, maximum, open, unwound;
+};
+
+struct sg_profile;
+
+SG_EXPORT struct sg_profile *sg_profile_create(uint32_t keys);
+SG_EXPORT void sg_profile_destroy(struct sg_profile *profile);
+SG_EXPORT int32_t sg_profile_feed(struct sg_profile *profile, const struct sg_batch *batch,
+                                  const uint32_t *key_of_function, uint32_t functions, const uint32_t *key_of_thread,
+                                  uint32_t threads);
+SG_EXPORT void sg_profile_finish(const struct sg_profile *profile, struct sg_profile_row *rows,
+                                 const double *quantiles, int32_t count, int64_t *values);
+
+/* One node of a call tree. Times in nanoseconds. */
+struct sg_tree_node {
+    int64_t calls, total, self, open, unwound;
+    uint32_t parent; /* a root is its own parent */
+    uint32_t function;
+};
+
+struct sg_tree;
+
+SG_EXPORT struct sg_tree *sg_tree_create(uint32_t roots);
+SG_EXPORT void sg_tree_destroy(struct sg_tree *tree);
+SG_EXPORT int32_t sg_tree_feed(struct sg_tree *tree, const struct sg_batch *batch, const uint32_t *root_of_thread,
+                               uint32_t threads);
+SG_EXPORT uint32_t sg_tree_count(const struct sg_tree *tree);
+SG_EXPORT void sg_tree_finish(const struct sg_tree *tree, struct sg_tree_node *nodes);
 
 #endif

@@ -15,7 +15,16 @@ import numpy as np
 
 from shadowgraph.errors import UsageError
 
-__all__ = ["CALL_DTYPE", "ColumnPointers", "Decoder", "NativeClock", "address", "library", "new_array"]
+__all__ = [
+    "CALL_DTYPE",
+    "ColumnPointers",
+    "Decoder",
+    "NativeBatch",
+    "NativeClock",
+    "address",
+    "library",
+    "new_array",
+]
 
 LIBRARY = Path(__file__).resolve().parent.parent / "_native" / "columns.so"
 
@@ -57,38 +66,37 @@ class ColumnPointers(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("thread", "function", "start", "duration", "depth", "kind")]
 
 
+class NativeBatch(ctypes.Structure):
+    """struct sg_batch"""
+
+    _fields_ = [
+        ("count", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("thread", "function", "start", "duration", "depth", "kind")),
+    ]
+
+
+_POINTER = ctypes.c_void_p
+_I32, _I64, _U32 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32
+_BATCH = ctypes.POINTER(NativeBatch)
+
+# Result and arguments of each function of columns.h.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "sg_decode": (
-        ctypes.c_int64,
-        [
-            ctypes.c_void_p,
-            ctypes.c_int64,
-            ctypes.c_int32,
-            ctypes.POINTER(Decoder),
-            ctypes.c_void_p,
-            ctypes.POINTER(ctypes.c_int64),
-        ],
-    ),
-    "sg_split": (
-        ctypes.c_int64,
-        [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)],
-    ),
-    "sg_sort": (
-        ctypes.c_int64,
-        [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
-    ),
+    "sg_decode": (_I64, [_POINTER, _I64, _I32, ctypes.POINTER(Decoder), _POINTER, ctypes.POINTER(_I64)]),
+    "sg_split": (_I64, [_POINTER, _I64, _I64, _POINTER, ctypes.POINTER(_I64)]),
+    "sg_sort": (_I64, [_POINTER, _I64, _POINTER, _POINTER, _POINTER]),
     "sg_emit": (
-        ctypes.c_int64,
-        [
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_int64,
-            ctypes.c_uint32,
-            ctypes.POINTER(NativeClock),
-            ctypes.POINTER(ColumnPointers),
-            ctypes.c_void_p,
-        ],
+        _I64,
+        [_POINTER, _POINTER, _I64, _U32, ctypes.POINTER(NativeClock), ctypes.POINTER(ColumnPointers), _POINTER],
     ),
+    "sg_profile_create": (_POINTER, [_U32]),
+    "sg_profile_destroy": (None, [_POINTER]),
+    "sg_profile_feed": (_I32, [_POINTER, _BATCH, _POINTER, _U32, _POINTER, _U32]),
+    "sg_profile_finish": (None, [_POINTER, _POINTER, _POINTER, _I32, _POINTER]),
+    "sg_tree_create": (_POINTER, [_U32]),
+    "sg_tree_destroy": (None, [_POINTER]),
+    "sg_tree_feed": (_I32, [_POINTER, _BATCH, _POINTER, _U32]),
+    "sg_tree_count": (_U32, [_POINTER]),
+    "sg_tree_finish": (None, [_POINTER, _POINTER]),
 }
 
 

@@ -22,7 +22,7 @@ from shadowgraph.trace.columns import CALL_DTYPE, Decoder, address, library, new
 __all__ = ["BLOCK", "SortedBlock", "ThreadSorter"]
 
 # Slots of 16 bytes in a block. Larger is not faster: the block and its calls should stay near the processor.
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 
 _FOREVER = (1 << 63) - 1
 _WORDS = layout.RECORD_SIZE // 8
