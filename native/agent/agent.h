@@ -64,7 +64,7 @@ SG_HIDDEN void sg_ring_close(struct sg_thread *thread);
 SG_HIDDEN void sg_ring_bell(void);
 SG_HIDDEN int sg_controller_gone(uint32_t *heartbeat, uint32_t *still);
 SG_HIDDEN void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count);
-SG_HIDDEN void sg_event_hook(uint32_t flags, struct sg_entry_registers *registers);
+SG_HIDDEN void sg_event_hook(const struct sg_function *function, const struct sg_entry_registers *registers);
 
 static inline struct sg_frame *sg_block_frames(uint32_t block)
 {

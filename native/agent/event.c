@@ -59,17 +59,21 @@ void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count)
 }
 
 /*
- * execve(path, arguments, environment) is about to run: the controller seizes this process and enters the new program
- * before it runs. The system call is made here, after a look whether it can succeed at all (execvp tries many paths);
- * if it fails the function itself repeats it and reports the error as ever. execveat(folder, path, ...) and
- * fexecve(file, ...) likewise, with the system call left to the function.
+ * An exec function is about to run: the controller seizes this process and enters the new program before it runs. The
+ * system call is made here, after a look whether it can succeed at all (execvp tries many paths); if it fails, the
+ * function itself repeats it and reports the error as ever.
  */
-static void before_exec(struct sg_entry_registers *r)
+static void before_exec(uint64_t variant, const struct sg_entry_registers *r)
 {
-    if (sg_kernel2(KERNEL_access, r->rdi, 1 /* X_OK */) < 0)
+    if (variant == SG_EXEC_EXECVE && sg_kernel2(KERNEL_access, r->rdi, 1 /* X_OK */) < 0)
         return;
     sg_event(SG_EVENT_EXEC, 0, 0);
-    sg_kernel3(KERNEL_execve, r->rdi, r->rsi, r->rdx);
+    if (variant == SG_EXEC_EXECVE)
+        sg_kernel3(KERNEL_execve, r->rdi, r->rsi, r->rdx);
+    else if (variant == SG_EXEC_EXECVEAT)
+        sg_kernel6(KERNEL_execveat, (long)r->rdi, (long)r->rsi, (long)r->rdx, (long)r->rcx, (long)r->r8, 0);
+    else
+        sg_kernel6(KERNEL_execveat, (long)r->rdi, (long)"", (long)r->rsi, (long)r->rdx, 0x1000 /* AT_EMPTY_PATH */, 0);
     sg_event(SG_EVENT_EXEC_FAILED, 0, 0);
 }
 
@@ -82,12 +86,12 @@ static void before_clone(const struct sg_entry_registers *r)
 }
 
 /* Runs at the entry of a function that is hooked for our own needs. */
-void sg_event_hook(uint32_t flags, struct sg_entry_registers *registers)
+void sg_event_hook(const struct sg_function *function, const struct sg_entry_registers *registers)
 {
-    if (flags & SG_FLAG_EXEC)
-        before_exec(registers);
-    if (flags & SG_FLAG_LOADED)
+    if (function->flags & SG_FLAG_EXEC)
+        before_exec(function->variant, registers);
+    if (function->flags & SG_FLAG_LOADED)
         sg_event(SG_EVENT_LOADED, 0, 0);
-    if (flags & SG_FLAG_CLONE)
+    if (function->flags & SG_FLAG_CLONE)
         before_clone(registers);
 }

@@ -191,7 +191,7 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     uint64_t original = *slot, address = (uint64_t)slot;
     int tail = is_site(original);
     if (function->flags & (SG_FLAG_EXEC | SG_FLAG_LOADED | SG_FLAG_CLONE))
-        sg_event_hook(function->flags, registers);
+        sg_event_hook(function, registers);
     if (function->flags & SG_FLAG_SILENT)
         return 0;
     if ((function->flags & SG_FLAG_CALLER) && !tail && original - sg_caller_low >= sg_caller_size)

@@ -95,7 +95,12 @@ sg_enter:
     jmp [rcx + FRAME_SITE]
     .cfi_endproc
     .size sg_enter, . - sg_enter
+    .globl sg_enter_end
+    .hidden sg_enter_end
+sg_enter_end:
 
+    .globl sg_enter_aside
+    .hidden sg_enter_aside
     .type sg_enter_aside, @function
 sg_enter_aside:
     .cfi_startproc
@@ -178,6 +183,9 @@ sg_enter_aside:
     jmp .Lenter_go
     .cfi_endproc
     .size sg_enter_aside, . - sg_enter_aside
+    .globl sg_enter_aside_end
+    .hidden sg_enter_aside_end
+sg_enter_aside_end:
 
 /* Entered from a site: rcx is saved and points at the frame; the slot at rsp - 8 holds the site's address. */
     .globl sg_return
@@ -244,7 +252,12 @@ sg_return:
     ret                                      /* predicted: it matches the call of the original caller */
     .cfi_endproc
     .size sg_return, . - sg_return
+    .globl sg_return_end
+    .hidden sg_return_end
+sg_return_end:
 
+    .globl sg_return_aside
+    .hidden sg_return_aside
     .type sg_return_aside, @function
 sg_return_aside:
     .cfi_startproc
@@ -304,6 +317,9 @@ sg_return_aside:
     jmp .Lreturn_go
     .cfi_endproc
     .size sg_return_aside, . - sg_return_aside
+    .globl sg_return_aside_end
+    .hidden sg_return_aside_end
+sg_return_aside_end:
 
     .section .rodata
     .balign 8

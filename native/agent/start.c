@@ -45,6 +45,24 @@ static void find_tables(void)
     sg_data = base + sg_arena->data_at;
 }
 
+extern char sg_enter[] SG_HIDDEN, sg_enter_end[] SG_HIDDEN, sg_enter_aside[] SG_HIDDEN, sg_enter_aside_end[] SG_HIDDEN;
+extern char sg_return[] SG_HIDDEN, sg_return_end[] SG_HIDDEN, sg_return_aside[] SG_HIDDEN, sg_return_aside_end[] SG_HIDDEN;
+
+static void tell_zones(void)
+{
+    sg_settings.enter = (uint64_t)sg_enter;
+    sg_settings.enter_end = (uint64_t)sg_enter_end;
+    sg_settings.enter_aside = (uint64_t)sg_enter_aside;
+    sg_settings.enter_aside_end = (uint64_t)sg_enter_aside_end;
+    sg_settings.leave = (uint64_t)sg_return;
+    sg_settings.leave_end = (uint64_t)sg_return_end;
+    sg_settings.leave_aside = (uint64_t)sg_return_aside;
+    sg_settings.leave_aside_end = (uint64_t)sg_return_aside_end;
+    sg_settings.sites = (uint64_t)sg_sites;
+    sg_settings.frames = (uint64_t)sg_frames;
+    sg_settings.frame_count = SG_FRAMES;
+}
+
 /*
  * Makes the arena and the threads' private state from sg_settings. Returns the memfd of the arena, for the controller
  * to open and close again, or -errno. The arena keeps out of core dumps; the threads' state is wiped in forked children,
@@ -87,6 +105,7 @@ __attribute__((visibility("default"))) long sg_start(void)
     sg_caller_size = sg_settings.caller_size;
     sg_minimal_ticks = sg_settings.minimal_ticks;
     sg_settings.arena = (uint64_t)sg_arena;
+    tell_zones();
     sg_arena->magic = SG_ARENA_MAGIC;
     return fd;
 }

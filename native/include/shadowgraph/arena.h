@@ -112,9 +112,13 @@ struct sg_function {
     uint64_t body;
     uint32_t id;
     uint32_t flags;
-    uint64_t values; /* address of a struct sg_values, or 0 */
-    uint64_t reserved;
+    uint64_t values;  /* address of a struct sg_values, or 0 */
+    uint64_t variant; /* SG_FLAG_EXEC: which of the exec functions (SG_EXEC_...) */
 };
+
+#define SG_EXEC_EXECVE 0   /* (path, arguments, environment) */
+#define SG_EXEC_EXECVEAT 1 /* (folder, path, arguments, environment, flags) */
+#define SG_EXEC_FEXECVE 2  /* (file, arguments, environment) */
 
 #define SG_FLAG_CALLER 1 /* trace only calls that come from the executable */
 #define SG_FLAG_VALUES 2 /* capture arguments or results */
@@ -161,8 +165,12 @@ struct sg_settings {
     uint32_t depth_limit;             /* 0: none */
     uint32_t frame_limit;             /* 0: the whole pool; tests use a small one */
     uint64_t tick_base;               /* 0: take the time now */
-    uint64_t arena;                   /* result: where the arena is mapped */
     uint64_t main_stack_end;
+    /* Results: where the arena is mapped, where thunks jump to, and the zones that an unwinder must know (R25). */
+    uint64_t arena;
+    uint64_t enter, enter_end, enter_aside, enter_aside_end;
+    uint64_t leave, leave_end, leave_aside, leave_aside_end;
+    uint64_t sites, frames, frame_count;
 };
 
 #endif

@@ -27,6 +27,9 @@ EVENT_EXEC_FAILED = 2
 EVENT_LOADED = 3
 OPEN_SLOW = 0x8000000000000000
 FUNCTION_RECORD_SIZE = 32
+EXEC_EXECVE = 0
+EXEC_EXECVEAT = 1
+EXEC_FEXECVE = 2
 FLAG_CALLER = 1
 FLAG_VALUES = 2
 FLAG_EXEC = 4
@@ -206,7 +209,7 @@ open_dtype = np.dtype(
 
 function_dtype = np.dtype(
     {
-        "names": ["body", "id", "flags", "values", "reserved"],
+        "names": ["body", "id", "flags", "values", "variant"],
         "formats": ["<u8", "<u4", "<u4", "<u8", "<u8"],
         "offsets": [0, 8, 12, 16, 24],
         "itemsize": 32,
@@ -246,11 +249,74 @@ settings_dtype = np.dtype(
             "depth_limit",
             "frame_limit",
             "tick_base",
-            "arena",
             "main_stack_end",
+            "arena",
+            "enter",
+            "enter_end",
+            "enter_aside",
+            "enter_aside_end",
+            "leave",
+            "leave_end",
+            "leave_aside",
+            "leave_aside_end",
+            "sites",
+            "frames",
+            "frame_count",
         ],
-        "formats": ["<u4", "<u4", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u4", "<u4", "<u8", "<u8", "<u8"],
-        "offsets": [0, 4, 8, 12, 16, 20, 24, 32, 40, 48, 52, 56, 64, 72],
-        "itemsize": 80,
+        "formats": [
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+        ],
+        "offsets": [
+            0,
+            4,
+            8,
+            12,
+            16,
+            20,
+            24,
+            32,
+            40,
+            48,
+            52,
+            56,
+            64,
+            72,
+            80,
+            88,
+            96,
+            104,
+            112,
+            120,
+            128,
+            136,
+            144,
+            152,
+            160,
+        ],
+        "itemsize": 168,
     }
 )

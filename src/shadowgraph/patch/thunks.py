@@ -30,7 +30,7 @@ Indexes = Sequence[int] | npt.NDArray[np.integer]
 _Ints = npt.NDArray[np.int64]
 
 # struct sg_function of native/include/shadowgraph/arena.h; a test holds the two equal.
-RECORD = np.dtype([("body", "<u8"), ("id", "<u4"), ("flags", "<u4"), ("values", "<u8"), ("reserved", "<u8")])
+RECORD = np.dtype([("body", "<u8"), ("id", "<u4"), ("flags", "<u4"), ("values", "<u8"), ("variant", "<u8")])
 
 # One instruction of a thunk. A thread standing at ``thunk`` stands, in truth, at ``original``, with ``pushed`` bytes of a
 # displaced call's return address on the stack already. ``starts`` marks where a thread that stands at ``original`` may go on.

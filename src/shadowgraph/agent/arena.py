@@ -1,0 +1,81 @@
+"""The memory that the agent shares with us, seen as numpy arrays over one mapping.
+
+Plain loads and stores are enough on this side: every word has one writer or is changed by the agent with atomic
+instructions only while we merely read it, and x86 keeps the order of stores.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.errors import StartError
+
+__all__ = ["Arena"]
+
+_SYS_FUTEX = 202
+_FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class Arena:
+    """One arena, mapped. ``header`` is its struct sg_arena; the tables are structured arrays over the shared memory."""
+
+    def __init__(self, file: int) -> None:
+        self._map = mmap.mmap(file, os.fstat(file).st_size)
+        data = np.frombuffer(self._map, np.uint8)
+        self.header = data[: layout.arena_dtype.itemsize].view(layout.arena_dtype)[0]
+        header = self.header
+        if int(header["magic"]) != layout.ARENA_MAGIC:
+            raise StartError("the agent in the program does not belong to this version of Shadowgraph; reinstall it")
+
+        def table(at: str, count: str, dtype: np.dtype[np.void], each: int = 1) -> npt.NDArray[np.void]:
+            start = int(header[at])
+            return data[start : start + int(header[count]) * each * dtype.itemsize].view(dtype)
+
+        self.threads = table("threads_at", "threads", layout.shared_thread_dtype)
+        self.segments = table("segments_at", "segments", layout.segment_dtype)
+        self.events = table("events_at", "events", layout.event_dtype)
+        self.chunks = table("chunks_at", "chunks", layout.chunk_dtype)
+        self.open_calls = table("open_at", "chunks", layout.open_dtype, layout.BLOCK_FRAMES)
+        self.segment_size = int(header["segment_size"])
+        start = int(header["data_at"])
+        self.data = data[start : start + self.segment_size * len(self.segments)].reshape(-1, self.segment_size)
+        self._base = int(data.ctypes.data)
+
+    def beat(self) -> None:
+        """Tell waiting threads that we live."""
+        self.header["heartbeat"] += 1
+
+    def answer(self) -> None:
+        """Wake whoever waits for free segments or for an answer."""
+        self.header["freed"] += 1
+        if self.header["waiters"]:
+            self._futex("freed", _FUTEX_WAKE, 0x7FFFFFFF, None)
+
+    def wait(self, seconds: float, seen: int) -> None:
+        """Sleep until the agent rings (the bell is not ``seen`` any more) or the time is over."""
+        self.header["waiting"] = 1
+        if int(self.header["bell"]) == seen:
+            nanoseconds = int(seconds * 1e9)
+            self._futex("bell", _FUTEX_WAIT, seen, _TimeSpec(nanoseconds // 10**9, nanoseconds % 10**9))
+        self.header["waiting"] = 0
+
+    def _futex(self, word: str, operation: int, value: int, timeout: _TimeSpec | None) -> None:
+        fields = layout.arena_dtype.fields
+        assert fields is not None
+        address = self._base + fields[word][1]
+        pointer = ctypes.byref(timeout) if timeout is not None else None
+        _syscall(_SYS_FUTEX, ctypes.c_void_p(address), operation, ctypes.c_uint32(value), pointer, None, 0)

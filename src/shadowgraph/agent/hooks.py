@@ -1,0 +1,97 @@
+"""Hooking functions of a stopped process: thunks near the module, then a jump at each function's start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.errors import StartError
+from shadowgraph.image.reasons import Reason
+from shadowgraph.patch import ModulePlan, ThunkBlock, encode_thunks, thunk_space
+from shadowgraph.target.memory import find_gap, read_mappings
+from shadowgraph.target.modules import Module
+from shadowgraph.target.remote import RemoteThread
+
+__all__ = ["Hooks", "Request", "hook"]
+
+_PAGE = 4096
+_SYS_MMAP, _SYS_MPROTECT = 9, 10
+_READ, _WRITE, _EXEC = 1, 2, 4
+_PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x100000  # MAP_FIXED_NOREPLACE
+
+
+@dataclass(frozen=True)
+class Request:
+    """Rows of a plan to hook, with the id, flags and variant that go into each one's function record."""
+
+    rows: npt.NDArray[np.int64]
+    ids: npt.NDArray[np.int64]
+    flags: npt.NDArray[np.int64]
+    variants: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What was done to one module. ``refused`` maps rows of the plan to the reason found in the running process."""
+
+    module: Module
+    thunks: ThunkBlock
+    thunk_base: int
+    record_base: int
+    refused: dict[int, Reason]
+
+
+def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, enter: int) -> Hooks:
+    """Hook functions of a module; every thread of the process must be stopped, none within bytes about to change."""
+    memory = thread.memory
+    code_size = -(-thunk_space(plan, request.rows) // _PAGE) * _PAGE
+    record_size = -(-len(request.rows) * layout.FUNCTION_RECORD_SIZE // _PAGE) * _PAGE
+    base = _map_near(thread, module, code_size + record_size)
+    thunks = encode_thunks(plan, request.rows, bias, base, base + code_size, request.ids, enter, request.flags)
+    thunks.records["variant"] = request.variants
+    memory.write(base, thunks.code)
+    memory.write(base + code_size, thunks.records.tobytes())
+    thread.system_call(_SYS_MPROTECT, base, code_size, _READ | _EXEC)
+    refused = {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
+    foreign = _write_jumps(thread, thunks)
+    refused |= {int(request.rows[thunks.patched[index]]): Reason.FOREIGN_BYTES for index in foreign}
+    return Hooks(module, thunks, base, base + code_size, refused)
+
+
+def _map_near(thread: RemoteThread, module: Module, size: int) -> int:
+    """Private memory for thunks and function records, within a jump's reach of the module."""
+    base = find_gap(read_mappings(thread.memory.pid), module.low, module.high, size)
+    if base is None:
+        raise StartError(f"{module.path}: no free memory for {size} bytes of thunks within 2 GiB of it")
+    got = thread.system_call(_SYS_MMAP, base, size, _READ | _WRITE, _PRIVATE_ANONYMOUS_FIXED, -1, 0)
+    if got != base:
+        raise StartError(f"{module.path}: memory for its thunks was not mapped where it was asked for")
+    return base
+
+
+def _write_jumps(thread: RemoteThread, thunks: ThunkBlock) -> list[int]:
+    """Write the jumps, page by page; those whose bytes are not what the file has are left alone and returned.
+
+    Pages without a hook stay shared with the file.
+    """
+    memory = thread.memory
+    order = np.argsort(thunks.patch_address, kind="stable")
+    address = thunks.patch_address[order].astype(np.int64)
+    if not len(address):
+        return []
+    foreign: list[int] = []
+    first, last = address // _PAGE, (address + 4) // _PAGE
+    breaks = np.flatnonzero(first[1:] > last[:-1] + 1) + 1
+    for run in np.split(np.arange(len(address)), breaks):
+        start = int(first[run[0]]) * _PAGE
+        end = (int(last[run[-1]]) + 1) * _PAGE
+        data = np.frombuffer(bytearray(memory.read(start, end - start)), np.uint8)
+        places = (address[run] - start)[:, None] + np.arange(5)
+        same = (data[places] == thunks.original[order[run]]).all(axis=1)
+        data[places[same]] = thunks.replacement[order[run]][same]
+        foreign += order[run][~same].tolist()
+        memory.write(start, data.data)
+    return foreign

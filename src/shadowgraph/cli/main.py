@@ -1,0 +1,67 @@
+"""The `shadowgraph` command: finds the command's file when it is needed, and turns our errors into one line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from shadowgraph.errors import ShadowgraphError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "record": "Run a program and record its function calls.",
+    "report": "Which functions took the time.",
+    "replay": "The function graph in time order.",
+    "graph": "The merged call tree, with times and counts.",
+    "functions": "What can be hooked in a program, and why the rest cannot.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Commands are imported when they run: `shadowgraph --version` must not wait for numpy."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command = importlib.import_module(f"shadowgraph.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="shadowgraph", prog_name="shadowgraph")
+def group() -> None:
+    """See every function call of a real program, without recompiling it."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the command line."""
+    try:
+        result: Any = group.main(args=arguments, prog_name="shadowgraph", standalone_mode=False)
+        sys.exit(result if isinstance(result, int) else 0)
+    except ShadowgraphError as error:
+        click.echo(f"shadowgraph: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""`shadowgraph record PROGRAM [ARGUMENTS…]`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shadowgraph.errors import UsageError
+
+if TYPE_CHECKING:
+    from shadowgraph.ops.recording import Result
+    from shadowgraph.ops.selection import Rule
+
+__all__ = ["command"]
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_TIMES = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+class _Size(click.ParamType):
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", value.strip().lower())
+        if not match:
+            self.fail(f"{value!r} is not a size; write 64M or 2G", param, ctx)
+        return int(float(match[1]) * _UNITS[match[2]])
+
+
+class _Duration(click.ParamType):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", value.strip())
+        if not match:
+            self.fail(f"{value!r} is not a time; write 10us or 1.5ms", param, ctx)
+        return int(float(match[1]) * _TIMES[match[2]])
+
+
+class _OrderedRules(click.Command):
+    """Keeps -f, -n and -m in the order they were given: the last matching one wins."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        parser = self.make_parser(ctx)
+        _, _, order = parser.parse_args(args=list(args))
+        ctx.obj = [parameter.name for parameter in order]
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    cls=_OrderedRules,
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    short_help="Run a program and record its function calls.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Trace folder (default: PROGRAM.sgt).")
+@click.option("--force", is_flag=True, help="Replace the trace folder if it exists.")
+@click.option("-f", "--function", "functions", multiple=True, metavar="PATTERN", help="Trace these functions: a glob, re:…, or module!pattern.")
+@click.option("-n", "--not", "excluded", multiple=True, metavar="PATTERN", help="Do not trace these. The last matching rule wins.")
+@click.option("-m", "--module", "modules", multiple=True, metavar="PATTERN", help="Trace all functions of these modules.")
+@click.option("--all", "everything", is_flag=True, help="Trace every function of every module.")
+@click.option("--libcalls", type=click.Choice(["direct", "all", "none"]), default="direct", show_default=True, help="Library functions that the program imports: when it calls them itself, whoever calls them, or not at all.")
+@click.option("--depth", type=click.IntRange(min=1), help="Trace at most this many nested calls.")
+@click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
+@click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
+@click.option("--on-full", type=click.Choice(["block", "drop", "overwrite"]), default="block", show_default=True, help="When the buffer is full: wait, drop new calls, or keep the newest.")
+@click.option("--buffer", type=_Size(), default="64M", show_default=True, help="Memory for records in transit.")
+@click.option("--max-size", type=_Size(), help="Stop recording when the trace has this size (default: 4G, or a tenth of the free space).")
+@click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(context: click.Context, **options: Any) -> int:
+    """Run PROGRAM with its ARGUMENTS and record every call of its functions.
+
+    The program behaves as if it were alone; shadowgraph ends with its exit status.
+    """
+    return _Record(context.obj, options).run()
+
+
+class _Record:
+    """One run of the command."""
+
+    def __init__(self, order: list[str], options: dict[str, Any]) -> None:
+        self.options = options
+        self.rules = _ordered_rules(order, options)
+
+    def run(self) -> int:
+        import shutil
+
+        from shadowgraph.agent import layout
+        from shadowgraph.agent.inject import Settings
+        from shadowgraph.ops.recording import Recording
+        from shadowgraph.ops.selection import Selection
+        from shadowgraph.target.launch import find_program
+        from shadowgraph.target.vet import vet_program
+        from shadowgraph.trace.folder import create_folder
+        from shadowgraph.trace.spool_writer import SpoolWriter
+
+        options = self.options
+        path = find_program(options["program"])
+        vet_program(path)
+        arguments = [options["program"], *options["arguments"]]
+        output = options["output"] or Path(os.path.basename(path) + ".sgt")
+        segment = 128 << 10
+        if options["buffer"] < 4 * segment:
+            raise UsageError("--buffer must be at least 512K")
+        policy = {"block": layout.POLICY_BLOCK, "drop": layout.POLICY_DROP, "overwrite": layout.POLICY_OVERWRITE}
+        settings = Settings(
+            policy=policy[options["on_full"]],
+            segment_size=segment,
+            segments=options["buffer"] // segment,
+            minimal_ticks=_ticks(options["min_time"]),
+            depth_limit=options["depth"] or 0,
+        )
+        selection = Selection(self.rules, everything=options["everything"], library_calls=options["libcalls"])
+        metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": os.getcwd()}
+        folder = create_folder(output, metadata, force=options["force"])
+        free = shutil.disk_usage(folder).free
+        limit = options["max_size"] or min(4 << 30, max(free // 10, 64 << 20))
+        spool = SpoolWriter(folder / "calls.spool", max_size=limit)
+        recording = Recording(spool, selection, settings, follow=options["follow"])
+        restore = _pass_signals(recording)
+        try:
+            result = recording.run(path, arguments)
+        except BaseException:
+            spool.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            restore()
+        spool.close()
+        return self._report(folder, result)
+
+    def _report(self, folder: Path, result: Result) -> int:
+        from shadowgraph.trace.convert import convert
+
+        manifest = convert(folder, _progress())
+        if not self.options["quiet"]:
+            _summary(folder, result, manifest)
+        if os.WIFSIGNALED(result.status):
+            return 128 + os.WTERMSIG(result.status)
+        return os.waitstatus_to_exitcode(result.status)
+
+
+def _ordered_rules(order: list[str], options: dict[str, Any]) -> list[Rule]:
+    from shadowgraph.ops.selection import function_rule, module_rule
+
+    values = {name: iter(options[name]) for name in ("functions", "excluded", "modules")}
+    rules = []
+    for name in order:
+        if name not in values:
+            continue
+        text = next(values[name], None)
+        if text is None:
+            continue
+        rules.append(module_rule(text) if name == "modules" else function_rule(text, include=name == "functions"))
+    return rules
+
+
+def _ticks(nanoseconds: int) -> int:
+    """Nanoseconds as ticks, by measuring for a few milliseconds."""
+    if not nanoseconds:
+        return 0
+    import time
+
+    from shadowgraph.trace.ticks import clock_pair
+
+    first = clock_pair(0)
+    time.sleep(0.02)
+    last = clock_pair(0)
+    return nanoseconds * (last["tick"] - first["tick"]) // (last["monotonic_ns"] - first["monotonic_ns"])
+
+
+def _pass_signals(recording: Any) -> Any:
+    """The terminal's Ctrl-C reaches the program by itself: the first is its business, the next one ends the recording.
+
+    SIGTERM and SIGHUP to the recorder end the recording; the program goes on.
+    """
+    seen = 0
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            recording.stop = True
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        recording.stop = True
+
+    saved = {}
+    for number, handler in ((signal.SIGINT, interrupted), (signal.SIGTERM, ended), (signal.SIGHUP, ended)):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            saved[number] = signal.signal(number, handler)
+
+    def restore() -> None:
+        for number, handler in saved.items():
+            signal.signal(number, handler)
+
+    return restore
+
+
+def _progress() -> Any:
+    """A progress line on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+    shown = -1
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        percent = 100 * done // max(total, 1)
+        if percent != shown and total > 1 << 25:
+            shown = percent
+            end = "\r" if percent < 100 else "\r\033[K"
+            click.echo(f"shadowgraph: writing the trace … {percent} %", err=True, nl=False)
+            click.echo(end, err=True, nl=False)
+
+    return show
+
+
+def _summary(folder: Path, result: Result, manifest: dict[str, Any]) -> None:
+    from shadowgraph.image import SENTENCES
+
+    losses = {name: manifest.get(name, 0) for name in ("missed", "dropped", "filtered")}
+    lost = ", ".join(f"{count:,} {name}" for name, count in losses.items() if count)
+    calls = f"{manifest['calls']:,} calls" + (f" ({lost})" if lost else "")
+    click.echo(
+        f"shadowgraph: {calls} of {result.hooked:,} functions in {manifest['threads']:,} threads of "
+        f"{manifest['processes']:,} processes",
+        err=True,
+    )
+    refused = sum(result.refused.values())
+    if refused:
+        most = max(result.refused, key=lambda reason: result.refused[reason])
+        click.echo(
+            f"shadowgraph: {refused:,} functions could not be hooked, most of them because {SENTENCES[most]}", err=True
+        )
+    for note in result.notes[:5]:
+        click.echo(f"shadowgraph: {note}", err=True)
+    if result.stopped:
+        click.echo(f"shadowgraph: recording stopped before the program's end: {result.stopped}", err=True)
+    click.echo(f"shadowgraph: trace in {folder} (shadowgraph report {folder})", err=True)

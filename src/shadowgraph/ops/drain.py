@@ -1,0 +1,264 @@
+"""Draining the rings of one arena into a spool, while the program runs and after it has ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.arena import Arena
+from shadowgraph.trace.spool_writer import SpoolWriter
+
+__all__ = ["Drain", "Numbering"]
+
+_FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
+
+
+@dataclass
+class Numbering:
+    """Numbers of processes and threads in the trace, over all arenas."""
+
+    processes: int = 0
+    threads: int = 0
+    known_processes: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Thread:
+    """A thread as the trace knows it. ``next`` is the sequence number of its next segment."""
+
+    number: int
+    process: int
+    pid: int
+    tid: int
+    started: int
+    next: int = 0
+    lost_here: int = 0
+
+
+class Drain:
+    """Takes full segments from an arena, in order for each thread, and gives them back zeroed.
+
+    ``pids`` are the processes seen in the arena so far that have not been finished.
+    """
+
+    def __init__(
+        self, arena: Arena, spool: SpoolWriter, numbering: Numbering, tick_base: int, new_process: Callable[[int, int], int]
+    ) -> None:
+        self.arena = arena
+        self.calls_taken = 0
+        self.pids: set[int] = set()
+        self._spool = spool
+        self._numbering = numbering
+        self._tick_base = tick_base
+        self._new_process = new_process
+        self._threads: dict[int, _Thread] = {}
+        self._waiting_for_fill: set[int] = set()
+
+    # --- while the program runs ---
+
+    def take(self) -> int:
+        """Move all full segments to the spool; returns how many there were."""
+        self._meet_threads()
+        full = np.flatnonzero(self.arena.segments["state"] == layout.SEGMENT_FULL)
+        taken = self._take_in_order(full, final=False)
+        self._retire_threads()
+        if taken or len(full):
+            self.arena.answer()
+        return taken
+
+    def _take_in_order(self, indexes: npt.NDArray[np.intp], *, final: bool) -> int:
+        """A thread's segments in sequence; one that is missing (not seen as full yet) holds up those behind it."""
+        segments = self.arena.segments
+        order = np.lexsort((segments["sequence"][indexes], segments["thread"][indexes]))
+        taken = 0
+        for index in indexes[order].tolist():
+            thread = self._threads.get(int(segments["thread"][index]))
+            if thread is None:
+                continue
+            if not final and int(segments["sequence"][index]) != thread.next:
+                continue
+            if self._take_segment(index, thread, final=final):
+                thread.next = int(segments["sequence"][index]) + 1
+                taken += 1
+        return taken
+
+    def _take_segment(self, index: int, thread: _Thread, *, final: bool) -> bool:
+        """Append one segment; False while a place in it is reserved and not yet filled (see native/agent/ring.c)."""
+        used = int(self.arena.segments["used"][index])
+        data = self.arena.data[index, :used]
+        words = data.view(np.uint64)
+        holes = not words[1::2].all()
+        if holes and not final:
+            self._waiting_for_fill.add(index)
+            return False
+        if used and not self._spool.append_records(thread.number, memoryview(data), thread.process):
+            thread.lost_here += _count_calls(words)
+            self.arena.header["recording"] = 0
+        self.calls_taken += used // layout.RECORD_SIZE
+        data[:] = 0
+        self.arena.segments["used"][index] = 0
+        self.arena.segments["state"][index] = layout.SEGMENT_FREE
+        return True
+
+    def _meet_threads(self) -> None:
+        """Give numbers to threads that have appeared in the table."""
+        table = self.arena.threads
+        states = table["state"]
+        for entry in np.flatnonzero((states == layout.THREAD_LIVE) | (states == layout.THREAD_DEAD)).tolist():
+            row = table[entry]
+            known = self._threads.get(entry)
+            if known is not None and known.started == int(row["started"]):
+                continue
+            pid = int(row["pid"])
+            process = self._process(pid, int(row["parent_pid"]))
+            number = self._numbering.threads
+            self._numbering.threads += 1
+            started = int(row["started"])
+            self._threads[entry] = _Thread(number, process, pid, int(row["tid"]), started)
+            name = _name_now(pid, int(row["tid"])) or bytes(row["name"]).split(b"\0")[0].decode(errors="replace")
+            self._spool.append(
+                "threads",
+                [
+                    {
+                        "thread": number,
+                        "process": process,
+                        "pid": pid,
+                        "tid": int(row["tid"]),
+                        "name": name,
+                        "start": started - self._tick_base,
+                    }
+                ],
+            )
+
+    def _process(self, pid: int, parent: int) -> int:
+        self.pids.add(pid)
+        number = self._numbering.known_processes.get(pid)
+        if number is None:
+            number = self._new_process(pid, parent)
+            self._numbering.known_processes[pid] = number
+        return number
+
+    def _retire_threads(self) -> None:
+        """Free the entries of dead threads whose segments have all been taken."""
+        table, segments = self.arena.threads, self.arena.segments
+        dead = np.flatnonzero(table["state"] == layout.THREAD_DEAD)
+        if not len(dead):
+            return
+        busy = set(segments["thread"][segments["state"] != layout.SEGMENT_FREE].tolist())
+        for entry in dead.tolist():
+            if entry not in busy and entry in self._threads:
+                self._finish_thread(entry)
+
+    def _finish_thread(self, entry: int) -> None:
+        row, thread = self.arena.threads[entry], self._threads.pop(entry)
+        ended = int(row["ended"])
+        self._spool.append("threads", [{"thread": thread.number, "end": ended - self._tick_base if ended else None}])
+        self._spool.append("counters", [self._counters(thread, row)])
+        row["state"] = layout.THREAD_FREE
+
+    def _counters(self, thread: _Thread, row: Any) -> dict[str, int]:
+        return {
+            "thread": thread.number,
+            "process": thread.process,
+            "missed": int(row["missed"]),
+            "dropped": int(row["dropped"]) + thread.lost_here,
+            "filtered": int(row["filtered"]),
+        }
+
+    # --- when a process has ended, or the recording does ---
+
+    def finish_process(self, pid: int) -> None:
+        """Take what a process that has ended (or is left alone from now on) has written, and its calls in flight."""
+        self._meet_threads()
+        segments, table = self.arena.segments, self.arena.threads
+        entries = [entry for entry, thread in self._threads.items() if thread.pid == pid]
+        mine = np.isin(segments["thread"], entries) & (segments["state"] != layout.SEGMENT_FREE)
+        for index in np.flatnonzero(mine & (segments["state"] == layout.SEGMENT_OWNED)).tolist():
+            segments["used"][index] = self._written(index)
+        self._take_in_order(np.flatnonzero(mine), final=True)
+        self._append_open_calls(pid, entries)
+        for entry in entries:
+            name = bytes(table["name"][entry]).split(b"\0")[0].decode(errors="replace")
+            self._spool.append("threads", [{"thread": self._threads[entry].number, "name": name or None}])
+            self._finish_thread(entry)
+        self.pids.discard(pid)
+        self.arena.answer()
+
+    def _written(self, index: int) -> int:
+        """How far a segment has been written: to its last place that is not zero."""
+        words = self.arena.data[index].view(np.uint64)
+        filled = np.flatnonzero(words)
+        size = layout.RECORD_SIZE
+        return 0 if not len(filled) else (int(filled[-1]) * 8 // size + 1) * size
+
+    def _append_open_calls(self, pid: int, entries: list[int]) -> None:
+        """The calls in flight, from the shared half of the shadow frames."""
+        chunks = self.arena.chunks
+        rows = []
+        for chunk in np.flatnonzero((chunks["state"] == 1) & np.isin(chunks["thread"], entries)).tolist():
+            thread = self._threads[int(chunks["thread"][chunk])]
+            first = chunk * layout.BLOCK_FRAMES
+            calls = self.arena.open_calls[first : first + layout.BLOCK_FRAMES]
+            for call in calls[calls["function"] != 0]:
+                start = int(call["start"])
+                rows.append(
+                    {
+                        "thread": thread.number,
+                        "start": start & ((1 << layout.START_BITS) - 1),
+                        "function": int(call["function"]) & _FUNCTION_MASK,
+                        "depth": start >> layout.START_BITS,
+                    }
+                )
+            calls["function"] = 0
+            calls["start"] = 0
+            chunks["state"][chunk] = 0
+        if rows:
+            self._spool.append("open", rows, self._numbering.known_processes[pid])
+
+    def finish(self) -> None:
+        """Finish all processes, and note what threads without an entry of their own have lost."""
+        for pid in sorted(self.pids):
+            self.finish_process(pid)
+        missed, dropped = int(self.arena.header["missed"]), int(self.arena.header["dropped"])
+        if missed or dropped:
+            process = min(self._numbering.known_processes.values(), default=0)
+            row = {"thread": None, "process": process, "missed": missed, "dropped": dropped, "filtered": 0}
+            self._spool.append("counters", [row])
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Missed, dropped and filtered so far, of the threads in the table."""
+        live = self.arena.threads[self.arena.threads["state"] != layout.THREAD_FREE]
+        return {name: int(live[name].sum()) for name in ("missed", "dropped", "filtered")}
+
+
+def _count_calls(words: npt.NDArray[np.uint64]) -> int:
+    """Records that stand for a call (values behind an escape may be counted as one: an upper bound then)."""
+    functions = words[1::2] & np.uint64(_FUNCTION_MASK)
+    return int(((functions != 0) & (functions < layout.ESCAPE_FIRST)).sum())
+
+
+def _name_now(pid: int, tid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/task/{tid}/comm", errors="replace") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def process_command(pid: int) -> str:
+    """The command line of a process, as a shell would show it."""
+    import shlex
+
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return ""
+    return shlex.join(os.fsdecode(word) for word in words)

@@ -1,0 +1,307 @@
+"""Entering a program that stands at its entry point: choose functions, load the agent, hook them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.hooks import Hooks, Request, hook
+from shadowgraph.agent.inject import AGENT_PATH, Agent, Settings, inject
+from shadowgraph.errors import StartError
+from shadowgraph.image import Reason, lookup_dynamic
+from shadowgraph.ops.library import KnownModule, ModuleLibrary
+from shadowgraph.ops.selection import LibraryCalls, Selection
+from shadowgraph.target.memory import Memory
+from shadowgraph.target.modules import Module, read_modules
+from shadowgraph.target.remote import RemoteThread
+
+__all__ = ["Choice", "EnteredProcess", "FunctionIds", "enter", "hook_modules"]
+
+# Functions hooked for the agent's own needs: name, flags, variant.
+_EXEC_FUNCTIONS = (
+    ("execve", layout.FLAG_EXEC, layout.EXEC_EXECVE),
+    ("execveat", layout.FLAG_EXEC, layout.EXEC_EXECVEAT),
+    ("fexecve", layout.FLAG_EXEC, layout.EXEC_FEXECVE),
+)
+_CLONE = ("clone", layout.FLAG_CLONE, 0)
+_LOADER_NOTE = "_dl_debug_state"
+
+
+class FunctionIds:
+    """Numbers for functions, the same for a module in every process of a recording."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, int], int] = {}
+        self.modules: dict[str, int] = {}
+        self.new_functions: list[tuple[int, str, int, int, int]] = []
+        self.new_modules: list[tuple[int, str, str]] = []
+
+    def module(self, path: str, name: str) -> int:
+        """The number of a module."""
+        if path not in self.modules:
+            self.modules[path] = len(self.modules)
+            self.new_modules.append((self.modules[path], path, name))
+        return self.modules[path]
+
+    def function(self, path: str, address: int, name: str, size: int) -> int:
+        """The number of a function, 1 or more."""
+        key = (path, address)
+        known = self._ids.get(key)
+        if known is None:
+            known = len(self._ids) + 1
+            if known >= layout.ESCAPE_FIRST:
+                raise StartError("more functions than a trace can number (16,776,959); choose fewer with -f or -m")
+            self._ids[key] = known
+            self.new_functions.append((known, name, self.modules[path], address, size))
+        return known
+
+
+@dataclass
+class Choice:
+    """Rows of one module to be hooked, with flags; ``names`` overrides the table's names for some."""
+
+    module: Module
+    known: KnownModule
+    flags: dict[int, int] = field(default_factory=dict)
+    variants: dict[int, int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class EnteredProcess:
+    """A process with the agent in it. ``refused`` counts what was wanted and could not be hooked, by reason."""
+
+    pid: int
+    agent: Agent
+    program: str
+    hooked: int = 0
+    hooks: list[Hooks] = field(default_factory=list)
+    refused: dict[Reason, int] = field(default_factory=dict)
+
+
+def enter(
+    tid: int, selection: Selection, settings: Settings, library: ModuleLibrary, ids: FunctionIds, *, follow: bool
+) -> EnteredProcess:
+    """Load the agent into the process of a stopped thread at the program's entry point, and hook what is chosen.
+
+    Everything is planned and checked before the first byte is changed.
+    """
+    memory = Memory(tid)
+    try:
+        modules = read_modules(tid)
+        executable = _executable(tid, modules)
+        known = library.get(executable)
+        text = [segment for segment in known.image.segments if segment.executable]
+        bias = known.bias(executable)
+        low = min(segment.address for segment in text) + bias
+        high = max(segment.address + segment.memory_size for segment in text) + bias
+        with RemoteThread(tid, memory) as thread:
+            choices = _choose(thread, modules, executable, selection, library)
+            if follow:
+                _add_own_hooks(choices, modules, library, selection)
+            agent = inject(thread, settings, low, high - low)
+            process = EnteredProcess(tid, agent, executable.path)
+            for choice in choices.values():
+                hook_choice(thread, choice, agent, ids, process)
+        return process
+    finally:
+        memory.close()
+
+
+def _executable(pid: int, modules: list[Module]) -> Module:
+    import os
+
+    path = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+    for module in modules:
+        if module.path == path:
+            return module
+    raise StartError(f"{path}: its file is not among its mappings, so its functions cannot be found")
+
+
+def _choose(
+    thread: RemoteThread, modules: list[Module], executable: Module, selection: Selection, library: ModuleLibrary
+) -> dict[str, Choice]:
+    choices: dict[str, Choice] = {}
+    for module in modules:
+        if module.path == str(AGENT_PATH):
+            continue
+        if module is executable or selection.touches(module.name):
+            choice = _choose_in(module, library.get(module), selection, is_executable=module is executable)
+            if choice.flags:
+                choices[module.path] = choice
+    if selection.library_calls != LibraryCalls.NONE:
+        _choose_imports(thread, modules, executable, selection, library, choices)
+    return choices
+
+
+def _choose_in(module: Module, known: KnownModule, selection: Selection, *, is_executable: bool) -> Choice:
+    """All functions of a module that the selection wants."""
+    functions = known.functions
+    choice = Choice(module, known)
+    default = selection.everything or (is_executable and not selection.starts_empty)
+    flags = layout.FLAG_EXECUTABLE if is_executable else 0
+    if not selection.rules:
+        choice.flags = dict.fromkeys(range(len(functions)) if default else (), flags)
+        return choice
+    for row in range(len(functions)):
+        if selection.wants(module.name, functions.names(row), default=default):
+            choice.flags[row] = flags
+    return choice
+
+
+def _choose_imports(
+    thread: RemoteThread,
+    modules: list[Module],
+    executable: Module,
+    selection: Selection,
+    library: ModuleLibrary,
+    choices: dict[str, Choice],
+) -> None:
+    """The library functions that the executable imports, where the loader has bound or will bind them."""
+    flags = layout.FLAG_CALLER if selection.library_calls == LibraryCalls.DIRECT else 0
+    default = selection.everything or not selection.starts_empty
+    order = _search_order(executable, modules, library)
+    known = library.get(executable)
+    bias = known.bias(executable)
+    for imported in known.imports:
+        address = thread.memory.read_word(imported.slot + bias)
+        module = _holding(modules, address)
+        if module is None or module is executable:  # bound at its first call only
+            found = _look_up(imported.name, order, library)
+            if found is None:
+                continue
+            module, address = found
+        target = library.get(module)
+        row = _row_at(target, address - target.bias(module))
+        if row >= 0 and target.functions.is_ifunc[row]:
+            address = thread.call(address)
+            row = _row_at(target, address - target.bias(module))
+        if row < 0 or module is executable or module.path == str(AGENT_PATH):
+            continue
+        if not selection.wants(module.name, [imported.name, *target.functions.names(row)], default=default):
+            continue
+        choice = choices.setdefault(module.path, Choice(module, target))
+        choice.flags.setdefault(row, flags)
+        choice.names.setdefault(row, imported.name)
+
+
+def _search_order(executable: Module, modules: list[Module], library: ModuleLibrary) -> list[Module]:
+    """The modules in the order in which the loader looks for symbols: breadth first along DT_NEEDED."""
+    by_name = {module.name: module for module in modules}
+    for module in modules:
+        by_name.setdefault(library.get(module).image.soname, module)
+    order, queue = [executable], deque([executable])
+    while queue:
+        for needed in library.get(queue.popleft()).image.needed:
+            module = by_name.get(needed)
+            if module is not None and module not in order:
+                order.append(module)
+                queue.append(module)
+    return order + [module for module in modules if module not in order]
+
+
+def _look_up(name: str, order: list[Module], library: ModuleLibrary) -> tuple[Module, int] | None:
+    for module in order:
+        known = library.get(module)
+        address = lookup_dynamic(known.image, name)
+        if address is not None:
+            return module, address + known.bias(module)
+    return None
+
+
+def _holding(modules: list[Module], address: int) -> Module | None:
+    return next((module for module in modules if module.low <= address < module.high), None)
+
+
+def _row_at(known: KnownModule, address: int) -> int:
+    """The row of the function that starts at an image address, −1 if none does."""
+    functions = known.functions
+    row = int(np.searchsorted(functions.start, np.uint64(max(address, 0))))
+    return row if row < len(functions) and int(functions.start[row]) == address else -1
+
+
+def _add_own_hooks(
+    choices: dict[str, Choice], modules: list[Module], library: ModuleLibrary, selection: Selection
+) -> None:
+    """Functions that the agent itself must see: exec, clone with shared memory, the loader's notification."""
+    for module in modules:
+        if module.name.startswith(("libc.so", "libc-2", "ld-musl")):
+            wanted = [*_EXEC_FUNCTIONS, _CLONE]
+        elif module.name.startswith("ld-") and selection.names_modules():
+            wanted = [(_LOADER_NOTE, layout.FLAG_LOADED, 0)]
+        else:
+            continue
+        known = library.get(module)
+        for name, flag, variant in wanted:
+            address = lookup_dynamic(known.image, name)
+            row = -1 if address is None else _row_at(known, address)
+            if row < 0:
+                continue
+            choice = choices.setdefault(module.path, Choice(module, known))
+            choice.flags[row] = choice.flags.get(row, layout.FLAG_SILENT) | flag
+            choice.variants[row] = variant
+
+
+def hook_choice(
+    thread: RemoteThread, choice: Choice, agent: Agent, ids: FunctionIds, process: EnteredProcess
+) -> None:
+    """Hook the chosen rows of one module, and count what cannot be."""
+    plan, functions, module = choice.known.plan, choice.known.functions, choice.module
+    wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
+    possible = plan.hookable[wanted]
+    for reason in plan.reason[wanted[~possible]].tolist():
+        process.refused[Reason(reason)] = process.refused.get(Reason(reason), 0) + 1
+    rows = np.sort(wanted[possible])
+    if not len(rows):
+        return
+    flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
+    variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
+    numbers = _number(choice, functions, rows, module, ids)
+    request = Request(rows, numbers, flags, variants)
+    hooks = hook(thread, module, choice.known.bias(module), plan, request, agent.enter)
+    for reason in hooks.refused.values():
+        process.refused[reason] = process.refused.get(reason, 0) + 1
+    silent = int(((flags & layout.FLAG_SILENT) != 0).sum())
+    process.hooked += len(rows) - len(hooks.refused) - silent
+    process.hooks.append(hooks)
+
+
+def _number(
+    choice: Choice, functions: object, rows: npt.NDArray[np.int64], module: Module, ids: FunctionIds
+) -> npt.NDArray[np.int64]:
+    table = choice.known.functions
+    ids.module(module.path, module.name)
+    starts, sizes = table.start[rows].tolist(), table.size[rows].tolist()
+    names = table.preferred_names if len(rows) > len(table) // 4 else None
+    numbers = np.empty(len(rows), np.int64)
+    for index, row in enumerate(rows.tolist()):
+        name = choice.names.get(row) or (names[row] if names is not None else table.name(row))
+        numbers[index] = ids.function(module.path, starts[index], name, sizes[index])
+    return numbers
+
+
+def hook_modules(
+    tid: int, process: EnteredProcess, selection: Selection, library: ModuleLibrary, ids: FunctionIds
+) -> None:
+    """Hook what is wanted of modules that have been loaded since; their code has not run yet.
+
+    ``tid`` is the stopped thread that loads them.
+    """
+    memory = Memory(process.pid)
+    try:
+        done = {(hooks.module.path, hooks.module.base) for hooks in process.hooks}
+        with RemoteThread(tid, memory) as thread:
+            for module in read_modules(process.pid):
+                if (module.path, module.base) in done or module.path == str(AGENT_PATH):
+                    continue
+                if not selection.touches(module.name):
+                    continue
+                choice = _choose_in(module, library.get(module), selection, is_executable=False)
+                if choice.flags:
+                    hook_choice(thread, choice, process.agent, ids, process)
+    finally:
+        memory.close()

@@ -1,0 +1,64 @@
+"""Images, function tables and plans of the modules met so far: read and planned once each, however many processes use them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+from shadowgraph.image import FunctionTable, Image, Import, open_image, read_functions, read_imports
+from shadowgraph.patch import ModulePlan, plan_module
+from shadowgraph.target.modules import Module
+
+__all__ = ["KnownModule", "ModuleLibrary"]
+
+
+@dataclass
+class KnownModule:
+    """One file. Everything of it is read when it is first asked for."""
+
+    opened: str
+
+    @cached_property
+    def image(self) -> Image:
+        """The ELF image."""
+        return open_image(self.opened)
+
+    @cached_property
+    def functions(self) -> FunctionTable:
+        """All its functions."""
+        return read_functions(self.image)
+
+    @cached_property
+    def plan(self) -> ModulePlan:
+        """What can be hooked of it."""
+        return plan_module(self.image, self.functions)
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        """The functions it imports."""
+        return read_imports(self.image)
+
+    def bias(self, module: Module) -> int:
+        """What to add to an image address for this loading of the module."""
+        first = min(segment.address - segment.file_offset for segment in self.image.segments if segment.file_offset == 0)
+        return module.base - first
+
+
+class ModuleLibrary:
+    """Known modules by file identity."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int], KnownModule] = {}
+
+    def get(self, module: Module) -> KnownModule:
+        """What is known of a loaded module."""
+        status = os.stat(module.opened)
+        key = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        if key not in self._known:
+            self._known[key] = KnownModule(module.opened)
+        return self._known[key]
+
+    def known(self) -> list[KnownModule]:
+        """All modules met so far."""
+        return list(self._known.values())

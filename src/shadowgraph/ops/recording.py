@@ -1,0 +1,333 @@
+"""A recording: a program from its start to its end, the processes it forks and the programs they become."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.inject import Settings
+from shadowgraph.errors import ShadowgraphError, StartError
+from shadowgraph.image import Reason
+from shadowgraph.ops.drain import Drain, Numbering, process_command
+from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
+from shadowgraph.ops.library import ModuleLibrary
+from shadowgraph.ops.selection import Selection
+from shadowgraph.target import launch, ptrace
+from shadowgraph.trace.spool_writer import SpoolWriter
+from shadowgraph.trace.ticks import clock_pair, read_ticks
+
+__all__ = ["Recording", "Result"]
+
+_IDLE_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
+
+
+@dataclass
+class Result:
+    """How a recording ended. ``status`` is the wait status of the program."""
+
+    status: int
+    hooked: int
+    refused: dict[Reason, int]
+    notes: list[str]
+    stopped: str | None
+
+
+@dataclass
+class _Image:
+    """One executed program: the process that was entered, and those that forked from it."""
+
+    process: EnteredProcess
+    drain: Drain
+
+
+class Recording:
+    """Runs a program and writes what it does to a spool.
+
+    All ptrace requests come from the thread that calls :meth:`run`. ``stop`` may be set from a signal handler: the
+    recording ends, the program goes on.
+    """
+
+    def __init__(
+        self, spool: SpoolWriter, selection: Selection, settings: Settings, *, follow: bool = True
+    ) -> None:
+        self.stop = False
+        self.spool = spool
+        self.selection = selection
+        self.follow = follow
+        self.tick_base = read_ticks()
+        self.settings = Settings(**{**settings.__dict__, "tick_base": self.tick_base})
+        self.library = ModuleLibrary()
+        self.ids = FunctionIds()
+        self.numbering = Numbering()
+        self.images: list[_Image] = []
+        self.notes: list[str] = []
+        self.refused: dict[Reason, int] = {}
+        self.hooked = 0
+        self._execs: dict[int, int] = {}
+        self._gone: set[int] = set()
+        self._pulse = threading.Event()
+        self._status: int | None = None
+
+    # --- from start to end ---
+
+    def run(
+        self, path: str, arguments: Sequence[str], environment: dict[bytes, bytes] | None = None, started: Callable[[], None] | None = None
+    ) -> Result:
+        """Start the program, record until it and all it started have ended, and say how it went."""
+        pid = launch.launch(path, arguments, environment)
+        self.spool.append("clock", clock_pair(self.tick_base))
+        try:
+            self._enter(pid, first=True)
+        except launch.EndedBeforeEntry as ended:
+            self._status = ended.status
+        except BaseException:
+            self._abandon(pid)
+            raise
+        if started is not None:
+            started()
+        beat = threading.Thread(target=self._beat, daemon=True)
+        beat.start()
+        try:
+            self._watch(pid)
+        finally:
+            self._finish()
+            self._pulse.set()
+            beat.join()
+        assert self._status is not None or self.stop
+        return Result(self._status or 0, self.hooked, self.refused, self.notes, self.spool.stopped)
+
+    def _abandon(self, pid: int) -> None:
+        """The program could not be entered: nothing of it has run yet, so it is ended rather than left untraced."""
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+    def _beat(self) -> None:
+        while not self._pulse.wait(_LOOK_SECONDS):
+            for image in list(self.images):
+                image.drain.arena.beat()
+
+    def _enter(self, pid: int, *, first: bool = False) -> None:
+        """Enter a program that has just been exec'ed, and let it run."""
+        launch.run_to_entry(pid)
+        process = enter(pid, self.selection, self.settings, self.library, self.ids, follow=self.follow)
+        if first and process.hooked == 0:
+            raise StartError(self._nothing_hooked(process))
+        drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, self._new_process)
+        self.images.append(_Image(process, drain))
+        self.hooked += process.hooked
+        for reason, count in process.refused.items():
+            self.refused[reason] = self.refused.get(reason, 0) + count
+        self._append_functions()
+        self.numbering.known_processes.pop(pid, None)  # a program that was exec'ed begins a process of its own
+        ptrace.detach(pid)
+
+    def _nothing_hooked(self, process: EnteredProcess) -> str:
+        if self.selection.rules and not process.refused:
+            wanted = ", ".join(rule.text for rule in self.selection.rules)
+            near = self._nearest_names(process)
+            return f"{process.program}: no function matches {wanted}{near}"
+        return f"{process.program}: none of its functions can be hooked; see `shadowgraph functions {process.program}`"
+
+    def _nearest_names(self, process: EnteredProcess) -> str:
+        import difflib
+
+        names: list[str] = []
+        for known in self.library.known():
+            names += known.functions.preferred_names
+        patterns = [rule.text.rpartition("!")[2].strip("*") for rule in self.selection.rules if rule.include]
+        close = [name for pattern in patterns for name in difflib.get_close_matches(pattern, set(names), 3, 0.6)]
+        close += [name for pattern in patterns for name in names if pattern and pattern.lower() in name.lower()][:3]
+        unique = list(dict.fromkeys(close))[:5]
+        return f"; the nearest names are {', '.join(unique)}" if unique else ""
+
+    def _append_functions(self) -> None:
+        if self.ids.new_modules:
+            rows = [{"module": number, "path": path, "name": name} for number, path, name in self.ids.new_modules]
+            self.spool.append("modules", rows)
+            self.ids.new_modules.clear()
+        if self.ids.new_functions:
+            columns = zip(*self.ids.new_functions, strict=True)
+            self.spool.append(
+                "functions", dict(zip(("id", "name", "module", "address", "size"), map(list, columns), strict=True))
+            )
+            self.ids.new_functions.clear()
+
+    def _new_process(self, pid: int, parent: int) -> int:
+        number = self.numbering.processes
+        self.numbering.processes += 1
+        command = process_command(pid)
+        row = {"process": number, "pid": pid, "parent": parent, "command": command, "start": read_ticks() - self.tick_base}
+        self.spool.append("processes", [row])
+        return number
+
+    # --- the loop ---
+
+    def _watch(self, pid: int) -> None:
+        """Drain, answer events and follow execs until everything has ended or the recording is stopped."""
+        looked = time.monotonic()
+        while not self.stop:
+            bells = [int(image.drain.arena.header["bell"]) for image in self.images]
+            busy = sum(image.drain.take() for image in self.images)
+            for image in self.images:
+                self._answer_events(image)
+            self._follow_execs()
+            self._collect_main(pid)
+            now = time.monotonic()
+            if now - looked > _LOOK_SECONDS or self._status is not None:
+                looked = now
+                self._collect_ended()
+                if self._status is not None and not self._anybody_left():
+                    return
+            if not busy and bells:
+                newest = self.images[-1].drain.arena
+                newest.wait(_IDLE_SECONDS if self._status is None else 0.002, bells[-1])
+            elif not bells and not self._execs and self._status is not None:
+                return
+
+    def _collect_main(self, pid: int) -> None:
+        if self._status is not None or pid in self._execs.values():
+            return
+        try:
+            got, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            self._status = 0
+            return
+        if got == pid and not os.WIFSTOPPED(status):
+            self._status = status
+            self._gone.add(pid)
+
+    def _collect_ended(self) -> None:
+        for image in self.images:
+            for pid in list(image.drain.pids):
+                if pid in self._gone or not _runs(pid):
+                    image.drain.finish_process(pid)
+
+    def _anybody_left(self) -> bool:
+        """Whether a process that we trace, or one that forked from it and has not called anything yet, still runs."""
+        if self._execs or any(image.drain.pids for image in self.images):
+            return True
+        return False
+
+    def _answer_events(self, image: _Image) -> None:
+        events = image.drain.arena.events
+        for index in np.flatnonzero(events["state"] == layout.EVENT_ASKED).tolist():
+            event = events[index]
+            pid, tid, kind = int(event["pid"]), int(event["tid"]), int(event["kind"])
+            try:
+                if kind == layout.EVENT_EXEC:
+                    ptrace.seize(tid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
+                    self._execs[tid] = pid
+                elif kind == layout.EVENT_EXEC_FAILED:
+                    self._let_go(tid)
+                elif kind == layout.EVENT_LOADED:
+                    self._hook_loaded(image, pid, tid)
+            except ShadowgraphError as error:
+                self.notes.append(str(error))
+            event["state"] = layout.EVENT_ANSWERED
+            image.drain.arena.answer()
+
+    def _let_go(self, tid: int) -> None:
+        """An exec has failed: stop being the tracer."""
+        if self._execs.pop(tid, None) is None:
+            return
+        self._stop_thread(tid)
+        ptrace.detach(tid)
+
+    def _stop_thread(self, tid: int) -> None:
+        ptrace.interrupt(tid)
+        while True:
+            status = ptrace.wait_stop(tid)
+            if not os.WIFSTOPPED(status):
+                raise StartError(f"process {tid} ended while it was being stopped")
+            if ptrace.event_of(status) == ptrace.EVENT_STOP:
+                return
+            ptrace.cont(tid, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
+
+    def _hook_loaded(self, image: _Image, pid: int, tid: int) -> None:
+        """New modules are mapped, and nothing of them has run: hook them before the loader goes on."""
+        ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
+        self._stop_thread(tid)
+        try:
+            before = image.process.hooked
+            hook_modules(tid, image.process, self.selection, self.library, self.ids)
+            self.hooked += image.process.hooked - before
+            self._append_functions()
+        finally:
+            ptrace.detach(tid)
+
+    def _follow_execs(self) -> None:
+        """Enter the programs of processes that have exec'ed; pass on what else stops them."""
+        for tid, pid in list(self._execs.items()):
+            # An exec'ing thread takes over its process's pid.
+            for who in {tid, pid}:
+                try:
+                    got, status = os.waitpid(who, os.WNOHANG | 0x40000000)
+                except ChildProcessError:
+                    if not _runs(pid):
+                        self._execs.pop(tid, None)
+                    continue
+                if got == who:
+                    self._after_stop(tid, who, status)
+                    break
+
+    def _after_stop(self, tid: int, who: int, status: int) -> None:
+        if not os.WIFSTOPPED(status):
+            self._execs.pop(tid, None)
+            self._note_end(who, status)
+        elif ptrace.event_of(status) == ptrace.EVENT_EXEC:
+            self._execs.pop(tid, None)
+            for image in self.images:
+                if who in image.drain.pids:
+                    image.drain.finish_process(who)
+            try:
+                self._enter(who)
+            except launch.EndedBeforeEntry as ended:
+                self._note_end(who, ended.status)
+            except ShadowgraphError as error:
+                self.notes.append(f"not followed: {error}")
+                ptrace.detach(who)
+        else:
+            ptrace.cont(who, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
+
+    def _note_end(self, pid: int, status: int) -> None:
+        self._gone.add(pid)
+        if self._status is None and self.images and pid == self.images[0].process.pid:
+            self._status = status
+
+    def _finish(self) -> None:
+        """The last of everything: what is in the rings, what is open, the clock, why it ended."""
+        self.spool.append("clock", clock_pair(self.tick_base))
+        for image in self.images:
+            image.drain.arena.header["recording"] = 0
+            image.drain.take()
+            image.drain.arena.header["controller_pid"] = 0
+            image.drain.finish()
+            image.drain.arena.answer()
+        end: dict[str, Any] = {"tick": read_ticks() - self.tick_base, "reason": "stopped" if self.stop else "exited"}
+        if self._status is not None:
+            end["status"] = os.waitstatus_to_exitcode(self._status)
+        if self.spool.stopped:
+            end["reason"] = self.spool.stopped
+        self.spool.append("end", end)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False

@@ -1,0 +1,98 @@
+"""Which functions are traced: rules in the order they were given, the last one that matches a function wins.
+
+A rule includes or excludes. Its pattern is a glob (`parse_*`), or a regular expression after `re:`; `module!function`
+restricts it to modules of that name (`libc.so*!mem*`), and a bare module pattern stands for all functions of a module.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from shadowgraph.errors import UsageError
+
+__all__ = ["LibraryCalls", "Rule", "Selection", "function_rule", "module_rule"]
+
+Matcher = Callable[[str], bool]
+
+
+class LibraryCalls:
+    """What is traced of the library functions that the executable imports (--libcalls)."""
+
+    NONE = "none"
+    DIRECT = "direct"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Includes or excludes the functions whose module and name match."""
+
+    include: bool
+    module: Matcher | None
+    function: Matcher
+    text: str
+
+    def wants_module(self, name: str) -> bool:
+        """Whether the rule can match in a module at all."""
+        return self.module is None or self.module(name)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The whole choice. ``rules`` empty: the default, all of the executable and what it imports directly."""
+
+    rules: Sequence[Rule] = ()
+    everything: bool = False
+    library_calls: str = LibraryCalls.DIRECT
+    matched: set[str] = field(default_factory=set)
+
+    @property
+    def starts_empty(self) -> bool:
+        """Whether only what a rule includes is traced: so it is if the first rule includes."""
+        return bool(self.rules) and self.rules[0].include and not self.everything
+
+    def names_modules(self) -> bool:
+        """Whether functions of modules that are loaded later may be wanted."""
+        return self.everything or any(rule.include and rule.module is not None for rule in self.rules)
+
+    def touches(self, module: str) -> bool:
+        """Whether any function of a library may be wanted for its own sake, not as an import of the executable."""
+        return self.everything or any(
+            rule.include and rule.module is not None and rule.module(module) for rule in self.rules
+        )
+
+    def wants(self, module: str, names: Sequence[str], *, default: bool) -> bool:
+        """Whether a function with these names is traced. ``default``: it is if no rule says otherwise."""
+        wanted = default
+        for rule in self.rules:
+            if rule.wants_module(module) and any(rule.function(name) for name in names):
+                wanted = rule.include
+                self.matched.add(rule.text)
+        return wanted
+
+
+def function_rule(text: str, *, include: bool) -> Rule:
+    """The rule of --function and --not: `pattern` or `module!pattern`."""
+    module, separator, function = text.partition("!") if not text.startswith("re:") else ("", "", text)
+    return Rule(include, _matcher(module) if separator else None, _matcher(function), text)
+
+
+def module_rule(text: str) -> Rule:
+    """The rule of --module: all functions of the modules that match."""
+    return Rule(True, _matcher(text), lambda name: True, text)
+
+
+def _matcher(pattern: str) -> Matcher:
+    if pattern.startswith("re:"):
+        try:
+            expression = re.compile(pattern[3:])
+        except re.error as error:
+            raise UsageError(f"{pattern}: is not a regular expression: {error}") from None
+        return lambda name: expression.search(name) is not None
+    if not any(character in pattern for character in "*?["):
+        return lambda name: name == pattern
+    expression = re.compile(fnmatch.translate(pattern))
+    return lambda name: expression.match(name) is not None

@@ -1,0 +1,143 @@
+"""Running functions and system calls inside a stopped thread, leaving no trace of it.
+
+Everything of the thread is saved and put back: general registers with orig_rax (or a restart code of an interrupted
+system call would leak into the program as an errno), the whole extended state at the size the kernel names, and the
+signal mask, since a handler must not run on a borrowed stack.
+
+Ends are noticed by system call stops, never by a fault or a breakpoint: the kernel forces those signals, and a forced
+signal that the program ignores or blocks loses its disposition (signal(7), kernel/signal.c: force_sig_info_to_task).
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+
+from shadowgraph.errors import StartError
+from shadowgraph.target import ptrace
+from shadowgraph.target.memory import Memory, read_mappings
+
+__all__ = ["RemoteThread"]
+
+_SYSCALL_INSTRUCTION = b"\x0f\x05"
+_RED_ZONE = 128
+_ALL_SIGNALS = 0xFFFF_FFFF_FFFF_FFFF
+_NO_SYSTEM_CALL = 0xFFFF_FFFF_FFFF_FFFF
+_DIRECTION_FLAG = 0x400
+
+
+class RemoteThread:
+    """A stopped thread that is borrowed for remote calls, as a context manager: on exit it is as it was.
+
+    The thread must have been seized with OPTION_MARK_SYSTEM_CALLS.
+    """
+
+    def __init__(self, tid: int, memory: Memory) -> None:
+        self.tid = tid
+        self.memory = memory
+        self._syscall_address = _find_system_call_instruction(memory)
+
+    def __enter__(self) -> RemoteThread:
+        self._registers = ptrace.get_registers(self.tid)
+        self._extended = ptrace.get_extended_state(self.tid)
+        self._mask = ptrace.get_signal_mask(self.tid)
+        ptrace.set_signal_mask(self.tid, _ALL_SIGNALS)
+        self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            ptrace.set_extended_state(self.tid, self._extended)
+            ptrace.set_registers(self.tid, self._registers)
+            ptrace.set_signal_mask(self.tid, self._mask)
+        except ProcessLookupError:
+            if kind is None:
+                raise
+
+    def push(self, data: bytes) -> int:
+        """Put data on the thread's stack, below what it uses, for the calls that follow; returns its address."""
+        self._bottom = (self._bottom - len(data)) & ~0xF
+        self.memory.write(self._bottom, data)
+        return self._bottom
+
+    def call(self, function: int, *arguments: int) -> int:
+        """Call a function with up to six integer arguments; returns rax.
+
+        It returns to a system call instruction, and is stopped there before the kernel does anything.
+        """
+        registers = self._with_arguments(arguments)
+        registers.rsp = self._bottom - 8
+        registers.rip = function
+        registers.eflags &= ~_DIRECTION_FLAG  # clear at a call (System V ABI, section 3.2.1)
+        self.memory.write(registers.rsp, self._syscall_address.to_bytes(8, "little"))
+        ptrace.set_registers(self.tid, registers)
+        entering = True
+        while True:
+            self._to_system_call_stop()
+            registers = ptrace.get_registers(self.tid)
+            if entering and registers.rsp == self._bottom and registers.rip == self._syscall_address + 2:
+                break
+            entering = not entering
+        result = registers.orig_rax  # what rax was when the instruction was reached
+        self._leave_system_call(registers)
+        return result
+
+    def system_call(self, number: int, *arguments: int) -> int:
+        """Make a system call; returns its result, or raises OSError."""
+        registers = self._with_arguments(arguments)
+        registers.rip = self._syscall_address
+        registers.rax = number
+        registers.r10 = registers.rcx
+        ptrace.set_registers(self.tid, registers)
+        self._to_system_call_stop()
+        self._to_system_call_stop()
+        result = ptrace.get_registers(self.tid).rax
+        if result > 0xFFFF_FFFF_FFFF_F000:
+            code = (1 << 64) - result
+            raise OSError(code, os.strerror(code))
+        return result
+
+    def _with_arguments(self, arguments: tuple[int, ...]) -> ptrace.Registers:
+        registers = self._registers.copy()
+        registers.orig_rax = _NO_SYSTEM_CALL  # nothing for the kernel to restart
+        for name, value in zip(("rdi", "rsi", "rdx", "rcx", "r8", "r9"), arguments, strict=False):
+            setattr(registers, name, value & 0xFFFF_FFFF_FFFF_FFFF)
+        return registers
+
+    def _leave_system_call(self, registers: ptrace.Registers) -> None:
+        """Make nothing of the system call that the thread is about to enter."""
+        registers.orig_rax = _NO_SYSTEM_CALL
+        ptrace.set_registers(self.tid, registers)
+        self._to_system_call_stop()
+
+    def _to_system_call_stop(self) -> None:
+        while True:
+            ptrace.cont_to_system_call(self.tid)
+            status = ptrace.wait_stop(self.tid)
+            if not os.WIFSTOPPED(status):
+                raise StartError(f"process {self.memory.pid} ended while it was being entered")
+            if os.WSTOPSIG(status) == ptrace.SYSTEM_CALL_STOP:
+                return
+            if ptrace.event_of(status) == 0:
+                # All signals are blocked, so this one was forced: the code that runs has failed.
+                at = ptrace.get_registers(self.tid).rip
+                raise StartError(
+                    f"process {self.memory.pid}: a function called in it failed at {at:#x} "
+                    f"(signal {os.WSTOPSIG(status)})"
+                )
+
+
+def _find_system_call_instruction(memory: Memory) -> int:
+    """Any two bytes `syscall` in executable memory will do, be they in the middle of another instruction."""
+    candidates = [mapping for mapping in read_mappings(memory.pid) if "x" in mapping.permissions]
+    candidates.sort(key=lambda mapping: mapping.path != "[vdso]" and "libc" not in mapping.path)
+    for mapping in candidates:
+        try:
+            place = memory.read(mapping.start, mapping.end - mapping.start).find(_SYSCALL_INSTRUCTION)
+        except OSError:  # [vsyscall] cannot be read
+            continue
+        if place >= 0:
+            return mapping.start + place
+    raise StartError(f"process {memory.pid}: no system call instruction found in its memory")

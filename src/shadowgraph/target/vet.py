@@ -1,0 +1,42 @@
+"""Looking at a program before it is started: what can never be traced is refused in one sentence."""
+
+from __future__ import annotations
+
+import os
+
+from shadowgraph.errors import StartError
+from shadowgraph.image import Image, open_image
+
+__all__ = ["interpreter_of_script", "vet_program"]
+
+_SCRIPT_DEPTH = 5  # as many #! lines may lead to each other (Linux: fs/exec.c)
+
+
+def interpreter_of_script(path: str) -> str | None:
+    """The interpreter named by a file's #! line, None if it has none."""
+    with open(path, "rb") as file:
+        line = file.read(256).split(b"\n", 1)[0]
+    if not line.startswith(b"#!"):
+        return None
+    words = line[2:].split(None, 1)
+    return os.fsdecode(words[0]) if words else None
+
+
+def vet_program(path: str) -> Image:
+    """The ELF image that will run for a program or script; StartError if it cannot be traced."""
+    program = path
+    for _ in range(_SCRIPT_DEPTH):
+        try:
+            interpreter = interpreter_of_script(program)
+        except OSError as error:
+            raise StartError(f"{program}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        if interpreter is None:
+            break
+        program = interpreter
+    try:
+        image = open_image(program)
+    except Exception as error:
+        raise StartError(str(error)) from None
+    if image.interpreter is None:
+        raise StartError(f"{program}: is statically linked; only dynamically linked programs can be traced so far")
+    return image
