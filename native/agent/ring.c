@@ -47,16 +47,12 @@ static int claim(struct sg_thread *thread, uint32_t index, uint32_t from)
     return 1;
 }
 
+/* The lowest that is free: recycled memory is in core and near, fresh pages cost more than the record. */
 static int claim_free(struct sg_thread *thread)
 {
-    uint32_t count = sg_arena->segments, at = sg_arena->sequence_hint;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = (at + i) % count;
-        if (claim(thread, index, SG_SEGMENT_FREE)) {
-            sg_arena->sequence_hint = index + 1;
+    for (uint32_t i = 0; i < sg_arena->segments; i++)
+        if (claim(thread, i, SG_SEGMENT_FREE))
             return 1;
-        }
-    }
     return 0;
 }
 

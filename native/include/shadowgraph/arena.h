@@ -40,7 +40,7 @@ struct sg_arena {
     uint32_t waiting;        /* the controller sleeps on the bell */
     uint32_t freed;          /* futex: the controller adds one when it has freed segments or answered an event */
     uint32_t waiters;        /* threads sleeping on freed */
-    uint32_t sequence_hint;  /* where the next search for a free segment begins */
+    uint32_t unused;
     uint64_t missed;         /* calls missed by threads that have no entry in the table */
     uint64_t dropped;        /* records dropped for the same reason */
     uint64_t reserved[3];

@@ -84,7 +84,7 @@ arena_dtype = np.dtype(
             "waiting",
             "freed",
             "waiters",
-            "sequence_hint",
+            "unused",
             "missed",
             "dropped",
             "reserved",

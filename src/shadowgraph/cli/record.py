@@ -65,17 +65,44 @@ class _OrderedRules(click.Command):
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Trace folder (default: PROGRAM.sgt).")
 @click.option("--force", is_flag=True, help="Replace the trace folder if it exists.")
-@click.option("-f", "--function", "functions", multiple=True, metavar="PATTERN", help="Trace these functions: a glob, re:…, or module!pattern.")
-@click.option("-n", "--not", "excluded", multiple=True, metavar="PATTERN", help="Do not trace these. The last matching rule wins.")
-@click.option("-m", "--module", "modules", multiple=True, metavar="PATTERN", help="Trace all functions of these modules.")
+@click.option(
+    "-f",
+    "--function",
+    "functions",
+    multiple=True,
+    metavar="PATTERN",
+    help="Trace these functions: a glob, re:…, or module!pattern.",
+)
+@click.option(
+    "-n", "--not", "excluded", multiple=True, metavar="PATTERN", help="Do not trace these. The last matching rule wins."
+)
+@click.option(
+    "-m", "--module", "modules", multiple=True, metavar="PATTERN", help="Trace all functions of these modules."
+)
 @click.option("--all", "everything", is_flag=True, help="Trace every function of every module.")
-@click.option("--libcalls", type=click.Choice(["direct", "all", "none"]), default="direct", show_default=True, help="Library functions that the program imports: when it calls them itself, whoever calls them, or not at all.")
+@click.option(
+    "--libcalls",
+    type=click.Choice(["direct", "all", "none"]),
+    default="direct",
+    show_default=True,
+    help="Library functions that the program imports: when it calls them itself, whoever calls them, or not at all.",
+)
 @click.option("--depth", type=click.IntRange(min=1), help="Trace at most this many nested calls.")
 @click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
 @click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
-@click.option("--on-full", type=click.Choice(["block", "drop", "overwrite"]), default="block", show_default=True, help="When the buffer is full: wait, drop new calls, or keep the newest.")
+@click.option(
+    "--on-full",
+    type=click.Choice(["block", "drop", "overwrite"]),
+    default="block",
+    show_default=True,
+    help="When the buffer is full: wait, drop new calls, or keep the newest.",
+)
 @click.option("--buffer", type=_Size(), default="64M", show_default=True, help="Memory for records in transit.")
-@click.option("--max-size", type=_Size(), help="Stop recording when the trace has this size (default: 4G, or a tenth of the free space).")
+@click.option(
+    "--max-size",
+    type=_Size(),
+    help="Stop recording when the trace has this size (default: 4G, or a tenth of the free space).",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

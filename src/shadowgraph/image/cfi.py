@@ -7,11 +7,13 @@ a function, to a signal frame, or to the first function of a thread. Full rows, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shadowgraph.image.reasons import Reason
 
-__all__ = ["Cursor", "judge_row"]
+__all__ = ["Cursor", "Row", "judge_row", "rows"]
 
 RSP, RETURN_ADDRESS = 7, 16
 
@@ -84,73 +86,85 @@ class Cursor:
 
 
 # The rule for the return address, reduced to what a judgement needs.
-_AT_CFA_MINUS_8, _NOWHERE, _ELSEWHERE = "at CFA - 8", "undefined", "elsewhere"
+AT_CFA_MINUS_8, NOWHERE, ELSEWHERE = "at CFA - 8", "undefined", "elsewhere"
 
 
-class _Row:
-    def __init__(self) -> None:
-        self.register: int | None = None
-        self.offset = 0
-        self.return_address = _ELSEWHERE
+@dataclass(slots=True)
+class Row:
+    """The CFA as a register and an offset (no register: an expression), and where the return address is."""
 
-    def copy(self) -> _Row:
-        twin = _Row()
-        twin.register, twin.offset, twin.return_address = self.register, self.offset, self.return_address
-        return twin
+    register: int | None = None
+    offset: int = 0
+    return_address: str = ELSEWHERE
+
+    @property
+    def is_at_entry(self) -> bool:
+        """Whether all is as right after a call."""
+        return (self.register, self.offset, self.return_address) == (RSP, 8, AT_CFA_MINUS_8)
 
 
-class _Alignments(Protocol):
+class _Rules(Protocol):
     """What a CIE says about the units of its numbers, and the instructions that all its FDEs begin with."""
 
     @property
-    def code_alignment(self) -> int: ...
+    def code_alignment(self) -> int: ...  # noqa: D102
     @property
-    def data_alignment(self) -> int: ...
+    def data_alignment(self) -> int: ...  # noqa: D102
     @property
-    def instructions(self) -> bytes: ...
+    def instructions(self) -> bytes: ...  # noqa: D102
 
 
-def judge_row(cie: _Alignments, instructions: bytes, distance: int) -> Reason:
+def judge_row(cie: _Rules, instructions: bytes, distance: int) -> Reason:
     """Whether a call may land ``distance`` bytes behind the start of an FDE, by the unwind row that holds there.
 
     ``instructions`` are those of the FDE; NONE means that all is as after a call.
     """
+    row = Row()
     try:
-        row = _run(cie, cie.instructions, _Row(), 0)
-        row = _run(cie, instructions, row, distance)
+        for start, following in rows(cie, instructions):
+            if start > distance:
+                break
+            row = following
     except (IndexError, ValueError):
         return Reason.UNREADABLE_UNWIND
-    if row.return_address == _NOWHERE:
+    if row.return_address == NOWHERE:
         return Reason.NO_CALLER
-    if (row.register, row.offset, row.return_address) == (RSP, 8, _AT_CFA_MINUS_8):
-        return Reason.NONE
-    return Reason.FRAME_IN_PROGRESS
+    return Reason.NONE if row.is_at_entry else Reason.FRAME_IN_PROGRESS
 
 
-def _run(cie: _Alignments, code: bytes, row: _Row, distance: int) -> _Row:
-    """The row that holds ``distance`` bytes on, starting from ``row``."""
-    cursor, initial, remembered, here = Cursor(code), row.copy(), list[_Row](), 0
+def rows(cie: _Rules, instructions: bytes) -> Iterator[tuple[int, Row]]:
+    """The rows of an FDE, each with how many bytes behind its start it begins to hold.
+
+    IndexError or ValueError where the instructions are damaged or unknown.
+    """
+    initial = Row()
+    for _, initial in _run(cie, cie.instructions, Row()):
+        pass
+    yield from _run(cie, instructions, initial)
+
+
+def _run(cie: _Rules, code: bytes, initial: Row) -> Iterator[tuple[int, Row]]:
+    cursor, row, remembered, here = Cursor(code), replace(initial), list[Row](), 0
     while cursor:
         operation = cursor.byte()
         high, low = operation & 0xC0, operation & 0x3F
         if high == 0x40 or CFA_SET_LOC < operation <= CFA_ADVANCE4:
+            yield here, replace(row)
             here += (low if high else cursor.unsigned(1 << (operation - CFA_ADVANCE1))) * cie.code_alignment
-            if here > distance:
-                return row
         elif high == 0x80:
             _set_saved(row, low, cursor.uleb() * cie.data_alignment)
         elif high == 0xC0:
-            _restore(row, low, initial)
+            _set_rule(row, low, initial.return_address)
         elif operation == CFA_REMEMBER:
-            remembered.append(row.copy())
+            remembered.append(replace(row))
         elif operation == CFA_RESTORE_STATE:
             row = remembered.pop() if remembered else row
         elif operation and not _set_cfa(operation, cursor, row, cie.data_alignment):
             _set_register(operation, cursor, row, initial, cie)
-    return row
+    yield here, row
 
 
-def _set_cfa(operation: int, cursor: Cursor, row: _Row, data_alignment: int) -> bool:
+def _set_cfa(operation: int, cursor: Cursor, row: Row, data_alignment: int) -> bool:
     """Carry out an instruction that defines the CFA; False if it is none."""
     if operation == CFA_DEF_CFA:
         row.register, row.offset = cursor.uleb(), cursor.uleb()
@@ -170,7 +184,7 @@ def _set_cfa(operation: int, cursor: Cursor, row: _Row, data_alignment: int) -> 
     return True
 
 
-def _set_register(operation: int, cursor: Cursor, row: _Row, initial: _Row, cie: _Alignments) -> None:
+def _set_register(operation: int, cursor: Cursor, row: Row, initial: Row, cie: _Rules) -> None:
     """Carry out an instruction about one register; only the return address is kept track of."""
     register = cursor.uleb()
     if operation == CFA_OFFSET_EXTENDED:
@@ -180,32 +194,28 @@ def _set_register(operation: int, cursor: Cursor, row: _Row, initial: _Row, cie:
     elif operation == CFA_GNU_NEGATIVE_OFFSET:
         _set_saved(row, register, -cursor.uleb() * cie.data_alignment)
     elif operation == CFA_RESTORE_EXTENDED:
-        _restore(row, register, initial)
+        _set_rule(row, register, initial.return_address)
     elif operation == CFA_UNDEFINED:
-        _set_rule(row, register, _NOWHERE)
+        _set_rule(row, register, NOWHERE)
     elif operation == CFA_SAME_VALUE:
-        _set_rule(row, register, _ELSEWHERE)
+        _set_rule(row, register, ELSEWHERE)
     elif operation in (CFA_REGISTER, CFA_VAL_OFFSET):
         cursor.uleb()
-        _set_rule(row, register, _ELSEWHERE)
+        _set_rule(row, register, ELSEWHERE)
     elif operation == CFA_VAL_OFFSET_SF:
         cursor.sleb()
-        _set_rule(row, register, _ELSEWHERE)
+        _set_rule(row, register, ELSEWHERE)
     elif operation in (CFA_EXPRESSION, CFA_VAL_EXPRESSION):
         cursor.block()
-        _set_rule(row, register, _ELSEWHERE)
+        _set_rule(row, register, ELSEWHERE)
     elif operation != CFA_GNU_ARGS_SIZE:
         raise ValueError(f"call-frame instruction {operation:#x} is not known")
 
 
-def _set_saved(row: _Row, register: int, offset: int) -> None:
-    _set_rule(row, register, _AT_CFA_MINUS_8 if offset == -8 else _ELSEWHERE)
+def _set_saved(row: Row, register: int, offset: int) -> None:
+    _set_rule(row, register, AT_CFA_MINUS_8 if offset == -8 else ELSEWHERE)
 
 
-def _set_rule(row: _Row, register: int, rule: str) -> None:
+def _set_rule(row: Row, register: int, rule: str) -> None:
     if register == RETURN_ADDRESS:
         row.return_address = rule
-
-
-def _restore(row: _Row, register: int, initial: _Row) -> None:
-    _set_rule(row, register, initial.return_address)

@@ -1,206 +1,151 @@
-"""Every jump, call or reference from anywhere in an image to the first bytes of its functions.
+"""Every branch from anywhere in an image to places of interest, above all to the first bytes of its functions.
 
-A jump into the middle of a function's first five bytes makes the function unpatchable, and such jumps exist: hand-written
-code enters a neighbour behind its first instruction (memcpy + 3), loops begin behind a one-byte push. Decoding all text
-would find them, and be wrong where text holds data. So it is done the other way round: numpy looks at every byte of the text as
-if it were a branch and keeps those whose target is marked; these few are then decoded, from the start of the function
-they lie in, to see whether an instruction really is there. Where that cannot be told (no function covers the place, or it
-holds undecodable bytes) the answer is yes.
-
-References count like jumps: `lea label(%rip)`, absolute addresses in data (computed goto, jump tables of programs at fixed
-addresses, relocation addends) and jump tables of 32-bit distances. At -Os and -O1 loop heads are not aligned, and a
-`switch` in a loop may send a case straight to a head behind a two-byte first instruction, so tables are not ruled out by
-thought alone. Landing pads are: an unwinder enters them with the frame of the call that threw, which is at least eight
-bytes deeper than at the entry (calls keep the stack aligned), while code that is also reached from the entry by falling
-through has the entry's depth there; and pad 0 of a call-site table means "none".
+A jump into a function's first five bytes makes the function unpatchable, and such jumps exist: hand-written code enters
+a neighbour behind its first instruction (memcpy + 3), loops begin behind a one-byte push. Decoding all text would find
+them, and be wrong where text holds data. So it is done the other way round: numpy looks at every byte of the text as if
+it were a branch and keeps those whose target is marked. These few are then decoded, from the start of the function that
+they lie in, to see whether an instruction really is there. Where that cannot be told (no function covers the place, or
+undecodable bytes precede it) the answer is yes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.patch.decode import INVALID_LENGTH, instruction_lengths
-from shadowgraph.patch.text import Text
+from shadowgraph.patch.decode import INVALID_LENGTH, LONGEST_INSTRUCTION, instruction_lengths
+from shadowgraph.patch.owners import NOBODY, Owners
+from shadowgraph.patch.text import Marks, Places, Text
 
-if TYPE_CHECKING:
-    from shadowgraph.image.image import Image
-
-__all__ = ["Jumps", "find_jumps", "find_references"]
-
-Places = npt.NDArray[np.int64]
+__all__ = ["JumpKind", "Jumps", "confirmed", "find_jumps"]
 
 _CHUNK = 1 << 20
 # Bytes that may stand before an opcode: segment, operand and address size, lock, repeat, REX.
 _PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3, *range(0x40, 0x50)})
-_CALL = 0xE8
+
+
+class JumpKind(IntEnum):
+    """What an instruction does with a place: go there, perhaps go there, call it, or take its address."""
+
+    JUMP = 0
+    CONDITIONAL = 1
+    CALL = 2
+    ADDRESS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Jumps:
-    """Branches or references: ``source`` and ``end`` are the places of the opcode and of the next instruction, ``target``
-    that of the marked byte; ``returns`` is set for calls.
+    """Columns of equal length.
+
+    ``source`` and ``end``: places of the opcode and of the next instruction; ``target``: the marked place; ``kind``:
+    :class:`JumpKind`; ``owner``: index among the owners of the piece of code that the source lies in, or NOBODY.
     """
 
     source: Places
     end: Places
     target: Places
-    returns: npt.NDArray[np.bool_]
+    kind: npt.NDArray[np.uint8]
+    owner: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def chosen(self, mask: npt.NDArray[np.bool_]) -> Jumps:
+    def take(self, mask: npt.NDArray[np.bool_]) -> Jumps:
         """Those of the mask only."""
-        return Jumps(self.source[mask], self.end[mask], self.target[mask], self.returns[mask])
+        return Jumps(self.source[mask], self.end[mask], self.target[mask], self.kind[mask], self.owner[mask])
 
 
-def find_jumps(text: Text, marked: npt.NDArray[np.uint8]) -> Jumps:
-    """Every place that would, if an instruction began there, branch to (or take the address of) a marked place.
+def find_jumps(text: Text, owners: Owners, marks: Marks) -> Jumps:
+    """Every place that, if an instruction begins there, branches to a marked place or takes its address with `lea`.
 
-    ``marked`` is uint8[len(text.data)], not zero where marked. To be confirmed by :func:`confirm`.
+    Whether an instruction does begin there is for :func:`confirmed` to say.
     """
-    found: list[tuple[Places, Places, Places, npt.NDArray[np.bool_]]] = []
-    dwords = text.dwords()
-    shapes = _shape_table()
-    for first, last in text.ranges:
-        for start in range(first, last, _CHUNK):
-            data = text.data[start : min(start + _CHUNK, last)]
-            shape = shapes[data]
-            for code, opcode_size in ((1, 1), (2, 1), (4, 2), (8, 2)):
-                places = np.flatnonzero(shape & code) + start
-                second = text.data[places + 1]
-                if code == 1:
-                    end = places + 2
-                    target = end + second.view(np.int8)
-                else:
-                    keep = _second_byte_fits(code, second)
-                    if keep is not None:
-                        places = places[keep]
-                    end = places + opcode_size + 4
-                    target = end + dwords[places + opcode_size]
-                _keep_marked(found, text, marked, places, end, target)
-    columns = [
-        np.concatenate([part[column] for part in found]) if found else np.zeros(0, np.int64) for column in range(4)
+    found = [
+        _search(text, marks, start, min(start + _CHUNK, last))
+        for first, last in text.ranges
+        for start in range(first, last, _CHUNK)
     ]
-    return Jumps(columns[0], columns[1], columns[2], columns[3].astype(np.bool_))
+    if not found:
+        return Jumps(*(np.zeros(0, np.int64) for _ in range(3)), np.zeros(0, np.uint8), np.zeros(0, np.int64))
+    source, end, target = (np.concatenate([part[column] for part in found]) for column in range(3))
+    return Jumps(source, end, target, _kinds()[text.data[source]], owners.at(source))
 
 
-def _keep_marked(
-    found: list[tuple[Places, Places, Places, npt.NDArray[np.bool_]]],
-    text: Text,
-    marked: npt.NDArray[np.uint8],
-    places: Places,
-    end: Places,
-    target: Places,
-) -> None:
+def confirmed(text: Text, owners: Owners, candidates: Jumps) -> npt.NDArray[np.bool_]:
+    """Which candidates are instructions, as far as can be told; True where it cannot."""
+    result = np.ones(len(candidates), np.bool_)
+    known = np.flatnonzero(candidates.owner != NOBODY)
+    order = known[np.argsort(candidates.owner[known], kind="stable")]
+    bounds = np.flatnonzero(np.diff(candidates.owner[order], prepend=NOBODY, append=NOBODY))
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        rows = order[first:last]
+        owner = int(candidates.owner[rows[0]])
+        base = int(owners.start[owner])
+        sources, ends = (candidates.source[rows] - base).tolist(), (candidates.end[rows] - base).tolist()
+        # With room for an instruction that begins in the last candidate and is longer.
+        code = text.bytes_at(base, min(int(owners.end[owner]) - base, max(ends) + LONGEST_INSTRUCTION))
+        result[rows] = _are_instructions(code, sources, ends)
+    return result
+
+
+def _search(text: Text, marks: Marks, start: int, stop: int) -> tuple[Places, Places, Places]:
+    """Source, end and target of what could be branches to marked places, from one stretch of text."""
+    dwords = text.dwords()
+    shape = _shapes()[text.data[start:stop]]
+    short = np.flatnonzero(shape == 1) + start
+    near = np.flatnonzero(shape == 2) + start
+    second = np.flatnonzero(shape >= 3) + start
+    follower = text.data[second + 1]
+    # 0f 8x disp32: jcc. 8d with ModRM "rip + disp32": lea. c7 f8 disp32: xbegin.
+    is_long = np.where(shape[second - start] == 3, (follower & 0xF0) == 0x80, _is_address_form(text.data[second], follower))
+    second = second[is_long]
+    end = np.concatenate([short + 2, near + 5, second + 6])
+    source = np.concatenate([short, near, second])
+    distance = np.concatenate([text.data[short + 1].view(np.int8), dwords[near + 1], dwords[second + 2]], dtype=np.int64)
+    target = end + distance
     # One comparison for both bounds: a negative place is a huge unsigned one.
     inside = np.flatnonzero(target.view(np.uint64) < np.uint64(text.size))
-    hits = inside[marked[target[inside]] != 0]
-    if len(hits):
-        found.append((places[hits], end[hits], target[hits], text.data[places[hits]] == _CALL))
+    hits = inside[marks[target[inside]] != 0]
+    return source[hits], end[hits], target[hits]
 
 
-def _shape_table() -> npt.NDArray[np.uint8]:
-    """First opcode byte to bits: 1 an 8-bit branch, 2 a 32-bit branch, 4 a 32-bit branch after 0f, 8 lea or xbegin."""
+def _is_address_form(opcode: npt.NDArray[np.uint8], follower: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    return np.where(opcode == 0x8D, (follower & 0xC7) == 0x05, follower == 0xF8)
+
+
+def _shapes() -> npt.NDArray[np.uint8]:
+    """First opcode byte to shape: 1 branch with 8 bits, 2 with 32, 3 and 4 with 32 behind a second byte, 0 no branch."""
     table = np.zeros(256, np.uint8)
     table[[*range(0x70, 0x80), 0xE0, 0xE1, 0xE2, 0xE3, 0xEB]] = 1
-    table[[_CALL, 0xE9]] = 2
-    table[0x0F] = 4
-    table[[0x8D, 0xC7]] = 8
+    table[[0xE8, 0xE9]] = 2
+    table[0x0F] = 3
+    table[[0x8D, 0xC7]] = 4
     return table
 
 
-def _second_byte_fits(code: int, second: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_] | None:
-    if code == 4:
-        return (second & 0xF0) == 0x80
-    if code == 8:
-        # lea reg, [rip + disp32], or xbegin (c7 f8 rel32). `mov [rip + disp32], imm32` is c7 05 and harmless here.
-        return ((second & 0xC7) == 0x05) | (second == 0xF8)
-    return None
-
-
-def find_references(image: Image, text: Text, marked: npt.NDArray[np.uint8]) -> Places:
-    """Marked places (each once, in order) whose address is stored in data or reached through a table of 32-bit distances."""
-    found = [_addresses_in_data(image, text, marked), _table_entries(image, text, marked)]
-    return np.unique(np.concatenate(found))
-
-
-def _addresses_in_data(image: Image, text: Text, marked: npt.NDArray[np.uint8]) -> Places:
-    found = [np.zeros(0, np.int64)]
-    for segment in image.segments:
-        if segment.executable or segment.file_size < 8:
-            continue
-        skip = -segment.address % 8
-        size = (segment.file_size - skip) // 8 * 8
-        words = np.frombuffer(image.read(segment.address + skip, size), "<u8")
-        places = words - np.uint64(text.base)
-        places = places[places < np.uint64(text.size)].astype(np.int64)
-        found.append(places[marked[places] != 0])
-    return np.concatenate(found)
-
-
-def _table_entries(image: Image, text: Text, marked: npt.NDArray[np.uint8]) -> Places:
-    """Follow every `lea` target as if a table of distances from itself began there, as far as its entries lie in text."""
-    tables = _lea_targets(text)
-    found = [np.zeros(0, np.int64)]
-    for segment in image.segments:
-        if segment.writable or segment.file_size < 4:
-            continue
-        data = np.frombuffer(image.read(segment.address, segment.file_size), np.uint8)
-        dwords = np.ndarray((len(data) - 3,), np.dtype("<i4"), data, strides=(1,))
-        offset = segment.address - text.base
-        alive = tables[(tables >= offset) & (tables < offset + len(dwords))]
-        entry = alive.copy()
-        while len(alive):
-            target = alive + dwords[entry - offset]
-            good = (target >= 0) & (target < text.size)
-            found.append(target[good][marked[target[good]] != 0])
-            entry += 4
-            good &= entry - offset < len(dwords)
-            alive, entry = alive[good], entry[good]
-    return np.concatenate(found)
-
-
-def _lea_targets(text: Text) -> Places:
-    dwords = text.dwords()
-    found = [np.zeros(0, np.int64)]
-    for first, last in text.ranges:
-        places = np.flatnonzero(text.data[first : last - 1] == 0x8D) + first
-        places = places[(text.data[places + 1] & 0xC7) == 0x05]
-        found.append(places + 6 + dwords[places + 2])
-    return np.unique(np.concatenate(found))
-
-
-def confirm(text: Text, candidates: Jumps, start: Places, end: Places) -> npt.NDArray[np.bool_]:
-    """Which candidates are instructions. ``start`` and ``end`` bound the function around each (start −1: there is none)."""
-    confirmed = np.ones(len(candidates), np.bool_)
-    known = np.flatnonzero(start >= 0)
-    order = known[np.lexsort((candidates.source[known], start[known]))]
-    groups = np.flatnonzero(np.diff(start[order], prepend=-1))
-    for first, last in zip(groups, [*groups[1:], len(order)], strict=True):
-        rows = order[first:last]
-        sources = candidates.source[rows].tolist()
-        ends = candidates.end[rows].tolist()
-        base = int(start[rows[0]])
-        code = text.bytes_at(base, min(int(end[rows[0]]), max(ends) + 15) - base)
-        confirmed[rows] = _are_instructions(code, [s - base for s in sources], [e - base for e in ends])
-    return confirmed
+def _kinds() -> npt.NDArray[np.uint8]:
+    """First opcode byte to JumpKind."""
+    table = np.full(256, JumpKind.CONDITIONAL, np.uint8)
+    table[[0xE9, 0xEB]] = JumpKind.JUMP
+    table[0xE8] = JumpKind.CALL
+    table[[0x8D, 0xC7]] = JumpKind.ADDRESS
+    return table
 
 
 def _are_instructions(code: bytes, sources: list[int], ends: list[int]) -> list[bool]:
     lengths = instruction_lengths(code)
-    doubtful_from = len(code)
+    decoded = len(code)
     if INVALID_LENGTH in lengths:
-        first = lengths.index(INVALID_LENGTH)
-        doubtful_from = sum(lengths[:first])
-        lengths = lengths[:first]
+        lengths = lengths[: lengths.index(INVALID_LENGTH)]
+        decoded = sum(lengths)
     boundaries = list(accumulate(lengths, initial=0))
+    # Code that decodes to its very end has no instruction across the end.
+    doubtful_from = decoded if decoded < len(code) else max(ends)
     return [
         end > doubtful_from or _is_instruction(code, boundaries, source, end)
         for source, end in zip(sources, ends, strict=True)
@@ -209,8 +154,8 @@ def _are_instructions(code: bytes, sources: list[int], ends: list[int]) -> list[
 
 def _is_instruction(code: bytes, boundaries: list[int], source: int, end: int) -> bool:
     """Whether an instruction whose opcode stands at ``source`` ends at ``end``: only prefixes may precede the opcode."""
-    at_end = bisect_left(boundaries, end)
-    if at_end == 0 or at_end == len(boundaries) or boundaries[at_end] != end:
+    index = bisect_left(boundaries, end)
+    if index in (0, len(boundaries)) or boundaries[index] != end:
         return False
-    begin = boundaries[at_end - 1]
+    begin = boundaries[index - 1]
     return begin <= source and all(byte in _PREFIXES for byte in code[begin:source])

@@ -1,17 +1,18 @@
 """Which functions of an image can be hooked by a jump of five bytes, and what that jump displaces.
 
 A function is patched at its first byte, or behind `endbr64`, so that indirect branch tracking still finds one. The jump
-replaces five bytes; displaced are the whole instructions that cover them. Refused, each with a reason that a user can read:
+replaces five bytes; displaced are the whole instructions that cover them. Refused, each with a reason that a user can
+read:
 
-- what the function table refuses already;
-- code that does not decode, or holds an instruction that cannot run elsewhere (see relocate.py);
+- what the function table refuses, and cold parts that only the whole text gives away (cold.py);
+- code that does not decode, or holds an instruction that cannot run elsewhere (relocate.py);
 - functions shorter than the jump, unless they end in a ret or jmp and padding that belongs to nobody follows;
 - functions within whose first instructions another function begins;
-- functions whose bytes 1 to 4 behind the patch address somebody jumps to or takes the address of (see jumps.py). Bytes behind
-  the fifth stay as they are and may be jumped to.
+- functions whose bytes 1 to 4 behind the patch address somebody jumps to or takes the address of (jumps.py,
+  references.py). The bytes from the fifth on stay as they are, so they may be jumped to.
 
-Jumps to the patch address itself are welcome: from another function such a jump is a tail call, and is traced as one. From
-within the function it is a loop or a tail call to itself, which machine code does not tell apart (see loops.py).
+Jumps to the patch address itself are welcome: from another function such a jump is a tail call, and is traced as one. A
+function's jumps back to its own entry, or among its own first instructions, are loops: see loops.py.
 """
 
 from __future__ import annotations
@@ -23,22 +24,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.image.reasons import Reason
-from shadowgraph.patch import jumps
-from shadowgraph.patch.jumps import Jumps
+from shadowgraph.image.functions import Source
+from shadowgraph.image.reasons import PLANNER_FIRST, Reason
+from shadowgraph.patch.cold import cold_rows
+from shadowgraph.patch.jumps import JumpKind, Jumps, confirmed, find_jumps
+from shadowgraph.patch.loops import whole_loop
+from shadowgraph.patch.owners import NOBODY, Owners
+from shadowgraph.patch.references import addresses_in_data, targets_of_tables
 from shadowgraph.patch.relocate import JUMP_SIZE, Recipe
-from shadowgraph.patch.text import Text
+from shadowgraph.patch.text import Marks, Places, Text
 from shadowgraph.patch.windows import RecipeBook, has_padding, read_windows, skip_endbr64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from shadowgraph.image.functions import FunctionTable
     from shadowgraph.image.image import Image
 
 __all__ = ["ModulePlan", "PlanFlag", "plan_module"]
 
+_Rows = npt.NDArray[np.int64]
+
+# What is marked for the search: bytes that will be overwritten, and entries, of which jumps (or everything) are wanted.
 _INNER, _ENTRY = 1, 2
+_MIDDLE = 1
 
 
 class PlanFlag(IntFlag):
@@ -49,6 +58,8 @@ class PlanFlag(IntFlag):
     EMULATED_CALL      a displaced call pushes its return address: not to be used where a hardware shadow stack is on
     SELF_JUMP          it jumps to its own entry at the entry's stack depth; each such jump is traced as a tail call
     BEHIND_ENDBR64     the patch address is four bytes behind the function's start
+    WHOLE_LOOP         a loop at the entry is displaced as a whole: a thread anywhere in the displaced bytes must be moved,
+                       or it would jump back into the overwritten ones
     """
 
     NONE = 0
@@ -57,6 +68,7 @@ class PlanFlag(IntFlag):
     EMULATED_CALL = 4
     SELF_JUMP = 8
     BEHIND_ENDBR64 = 16
+    WHOLE_LOOP = 32
 
 
 @dataclass(frozen=True)
@@ -84,14 +96,14 @@ class ModulePlan:
 
     @property
     def window(self) -> npt.NDArray[np.uint16]:
-        """uint16[n]: from the patch address, the bytes that are overwritten or displaced, whichever is more; 0 if not hookable."""
+        """uint16[n]: bytes from the patch address that are overwritten or displaced; 0 if not hookable."""
         return np.where(self.hookable, np.maximum(self.displaced, JUMP_SIZE), 0).astype(np.uint16)
 
 
 def plan_module(
     image: Image, functions: FunctionTable, only: Sequence[int] | npt.NDArray[np.integer] | None = None
 ) -> ModulePlan:
-    """Plan the functions of an image, or the rows ``only`` of them (indexes). The whole text is searched for jumps either way."""
+    """Plan the functions of an image, or the rows ``only`` of them. The whole text is searched for jumps either way."""
     planner = _Planner(image, functions, only)
     planner.read_first_instructions()
     planner.look_for_jumps()
@@ -103,125 +115,187 @@ class _Planner:
         self, image: Image, functions: FunctionTable, only: Sequence[int] | npt.NDArray[np.integer] | None
     ) -> None:
         self.image = image
-        self.text = Text(image)
         self.functions = functions
-        count = len(functions)
+        self.text = Text(image)
+        self.owners = Owners(self.text, functions)
         self.start = self.text.places(functions.start)
         self.end = self.start + functions.size.astype(np.int64)
+        self.end = np.minimum(self.end, self.start + self.text.room(self.start))
+        self.patch = np.where(self.start >= 0, skip_endbr64(self.text, np.maximum(self.start, 0)), -1)
         self.reason = np.where(self.start < 0, np.uint8(Reason.NOT_CODE), np.uint8(0))
         self.reason = np.where(functions.refused != 0, functions.refused, self.reason).astype(np.uint8)
         if only is not None:
-            chosen = np.zeros(count, np.bool_)
+            chosen = np.zeros(len(functions), np.bool_)
             chosen[np.asarray(only, np.int64)] = True
             self.reason[~chosen] = Reason.NOT_CHOSEN
-        self.patch = np.where(self.start >= 0, skip_endbr64(self.text, np.maximum(self.start, 0)), -1)
         self.flags = np.where(self.patch != self.start, np.uint8(PlanFlag.BEHIND_ENDBR64), np.uint8(0))
-        self.recipe = np.full(count, -1, np.int32)
+        self.recipe = np.full(len(functions), -1, np.int32)
         self.book = RecipeBook()
-        # Functions and the pieces left out of the table, as bounds for decoding and as owners of bytes.
-        part_starts = self.text.places(np.array([part.start for part in functions.parts], np.uint64))
-        part_sizes = np.array([part.size for part in functions.parts], np.int64)
-        starts = np.concatenate([self.start, part_starts])
-        ends = np.concatenate([self.end, part_starts + part_sizes])
-        order = np.argsort(starts, kind="stable")
-        order = order[starts[order] >= 0]
-        self.owner_start, self.owner_end = starts[order], ends[order]
-        self.owner_row = np.where(order < count, order, -1)
 
     @property
-    def open(self) -> npt.NDArray[np.int64]:
+    def open(self) -> _Rows:
         """Rows that nothing speaks against so far."""
         return np.flatnonzero(self.reason == 0)
 
-    def read_first_instructions(self) -> None:
-        rows = self.open
-        end = np.minimum(self.end[rows], self.start[rows] + self.text.room(self.start[rows]))
-        self.recipe[rows], self.reason[rows] = read_windows(
-            self.text, self.patch[rows], self.start[rows], end, self.book
-        )
-        rows = self.open
-        displaced = self.displaced_of(rows)
-        following = self._next_owner(self.start[rows])
-        self.reason[rows[following < self.patch[rows] + displaced]] = Reason.OVERLAPS
-        for row, size, limit in zip(rows.tolist(), displaced.tolist(), following.tolist(), strict=True):
-            if size < JUMP_SIZE and self.reason[row] == 0:
-                self._claim_padding(row, size, limit)
-
-    def _claim_padding(self, row: int, size: int, limit: int) -> None:
-        place = int(self.patch[row]) + size
-        limit = min(limit, place + int(self.text.room(np.array([place]))[0]))
-        if has_padding(self.text, place, limit, JUMP_SIZE - size):
-            self.flags[row] |= np.uint8(PlanFlag.PADDING)
-        else:
-            self.reason[row] = Reason.TOO_SHORT
-
-    def displaced_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def displaced(self, rows: _Rows) -> Places:
+        """How many bytes of each row's code are displaced."""
         sizes = np.array([recipe.displaced for recipe in self.book.recipes] + [0], np.int64)
         return sizes[self.recipe[rows]]
 
-    def _next_owner(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The first start of anything behind each place."""
-        starts = np.append(self.owner_start, np.iinfo(np.int64).max)
-        return starts[np.searchsorted(self.owner_start, places, side="right")]
+    # --- one function at a time ---
 
-    def _owner(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Index among the owners of the innermost that holds each place, −1 where nobody does."""
-        index = np.searchsorted(self.owner_start, places, side="right") - 1
-        inside = (index >= 0) & (places < self.owner_end[np.maximum(index, 0)])
-        return np.where(inside, index, -1)
+    def read_first_instructions(self) -> None:
+        """Recipes for the windows of all functions, as if nobody jumped into them."""
+        rows = self.open
+        patch, start = self.patch[rows], self.start[rows]
+        self.recipe[rows], self.reason[rows] = read_windows(self.text, patch, start, self.end[rows], self.book)
+        rows = self.open
+        displaced = self.displaced(rows)
+        following = self.owners.next_start(self.start[rows])
+        overlapped = following < self.patch[rows] + displaced
+        self.reason[rows[overlapped]] = Reason.OVERLAPS
+        short = ~overlapped & (displaced < JUMP_SIZE)
+        for row, size, limit in zip(rows[short].tolist(), displaced[short], following[short], strict=True):
+            place = int(self.patch[row] + size)
+            limit = min(limit, place + int(self.text.room(np.array([place]))[0]))
+            if has_padding(self.text, place, limit, JUMP_SIZE - size):
+                self.flags[row] |= np.uint8(PlanFlag.PADDING)
+            else:
+                self.reason[row] = Reason.TOO_SHORT
+
+    # --- all functions together ---
 
     def look_for_jumps(self) -> None:
-        marked = np.zeros(len(self.text.data), np.uint8)
+        """Take back what others jump into; turn loops at the entry into one displaced piece."""
         rows = self.open
-        marked[self.start[rows]] = _ENTRY
-        marked[self.patch[rows]] = _ENTRY
-        for offset in range(1, JUMP_SIZE):
-            marked[self.patch[rows] + offset] = _INNER
-        candidates = jumps.find_jumps(self.text, marked)
-        owner = self._owner(candidates.source)
-        to_entry = marked[candidates.target] == _ENTRY
-        own_row = np.where(owner >= 0, self.owner_row[owner], -1)
-        own_entry = to_entry & ~candidates.returns & (own_row >= 0)
-        own_entry &= (self.start[own_row] == candidates.target) | (self.patch[own_row] == candidates.target)
-        worth = ~to_entry | own_entry
-        candidates, owner, own_entry = candidates.chosen(worth), owner[worth], own_entry[worth]
-        start = np.where(owner >= 0, self.owner_start[owner], -1)
-        confirmed = jumps.confirm(self.text, candidates, start, self.owner_end[owner])
-        rows = np.where(own_entry, own_row[worth], self._rows_at(candidates.target))
-        self._judge(candidates.chosen(confirmed), rows[confirmed], own_entry[confirmed])
-        referenced = jumps.find_references(
-            self.image, self.text, np.where(marked == _INNER, marked, 0).astype(np.uint8)
+        nameless = np.flatnonzero(
+            (self.functions.source == Source.UNWIND) & ((self.reason == 0) | (self.reason >= PLANNER_FIRST))
         )
-        self.reason[self._rows_at(referenced)] = Reason.JUMPED_INTO
+        nameless = nameless[self.reason[nameless] != Reason.NOT_CHOSEN]
+        marks = self.text.marks()
+        marks[self.start[rows]] = marks[self.patch[rows]] = marks[self.start[nameless]] = _ENTRY
+        inner = self.text.marks()
+        for offset in range(1, JUMP_SIZE):
+            inner[self.patch[rows] + offset] = marks[self.patch[rows] + offset] = _INNER
+        found = self._find(marks, self._is_worth_decoding(marks, nameless))
+        self.reason[cold_rows(self.image, self.text, self.owners, nameless, found)] = Reason.COLD_PART
+        self._judge(found, marks)
+        referenced = self._references(inner)
+        row = self._patched_row(referenced)
+        row = row[(row != NOBODY) & self._is_boundary(row, referenced)]
+        self.reason[row] = Reason.JUMPED_INTO
 
-    def _rows_at(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The row in whose overwritten bytes each target lies."""
+    def _find(self, marks: Marks, wanted: Callable[[Jumps], npt.NDArray[np.bool_]] | None = None) -> Jumps:
+        candidates = find_jumps(self.text, self.owners, marks)
+        if wanted is not None:
+            candidates = candidates.take(wanted(candidates))
+        return candidates.take(confirmed(self.text, self.owners, candidates))
+
+    def _references(self, marks: Marks) -> Places:
+        in_data = addresses_in_data(self.image, self.text, marks, self.owners)
+        return np.concatenate([in_data, targets_of_tables(self.image, self.text, self.owners, marks)])
+
+    def _is_worth_decoding(self, marks: Marks, nameless: _Rows) -> Callable[[Jumps], npt.NDArray[np.bool_]]:
+        """Of what goes to entries: a function's own jumps, and everything that goes to nameless ones."""
+        is_nameless = np.zeros(len(self.functions) + 1, np.bool_)
+        is_nameless[nameless] = True
+
+        def judge(found: Jumps) -> npt.NDArray[np.bool_]:
+            target = self.owners.rows_at(found.target)
+            own = (found.kind <= JumpKind.CONDITIONAL) & (self._source_row(found) == target)
+            return (marks[found.target] == _INNER) | own | is_nameless[target]
+
+        return judge
+
+    def _source_row(self, found: Jumps) -> _Rows:
+        return np.where(found.owner == NOBODY, NOBODY, self.owners.row[found.owner])
+
+    def _patched_row(self, places: Places) -> _Rows:
+        """The open row among whose overwritten bytes each place is, behind the first; NOBODY if there is none."""
         rows = self.open
-        rows = rows[np.argsort(self.patch[rows], kind="stable")]
-        at = np.searchsorted(self.patch[rows], targets, side="right") - 1
-        return rows[at]
+        if not len(rows):
+            return np.full(len(places), NOBODY)
+        row = rows[np.searchsorted(self.patch[rows], places, side="right") - 1]
+        offset = places - self.patch[row]
+        return np.where((offset > 0) & (offset < JUMP_SIZE), row, NOBODY)
 
-    def _judge(self, found: Jumps, rows: npt.NDArray[np.int64], own_entry: npt.NDArray[np.bool_]) -> None:
-        """Refuse rows that are jumped into, unless the jump is displaced itself and goes to another displaced instruction."""
-        displaced = self.displaced_of(rows)
-        within = (found.source >= self.patch[rows]) & (found.end <= self.patch[rows] + displaced) & ~found.returns
-        refused = rows[~within & ~own_entry]
-        self.flags[rows[~within & own_entry]] |= np.uint8(PlanFlag.SELF_JUMP)
-        self.reason[refused] = Reason.JUMPED_INTO
+    def _is_boundary(self, rows: _Rows, places: Places) -> npt.NDArray[np.bool_]:
+        """Whether an instruction that the row displaces begins at each place: no table names anything else."""
+        known = [
+            row != NOBODY and self.book.recipes[self.recipe[row]].has_instruction_at(place - int(self.patch[row]))
+            for row, place in zip(rows.tolist(), places.tolist(), strict=True)
+        ]
+        return np.array(known, np.bool_)
+
+    def _judge(self, found: Jumps, marks: Marks) -> None:
+        """Decide about each row that is jumped into, or jumps to its own entry."""
+        source_row = self._source_row(found)
+        to_entry = marks[found.target] == _ENTRY
+        row = np.where(to_entry, source_row, self._patched_row(found.target))
+        own = (source_row == row) & (found.kind <= JumpKind.CONDITIONAL)
+        keep = (row != NOBODY) & np.where(to_entry, own & (self.owners.rows_at(found.target) == row), True)
+        keep &= self.reason[row] == 0
+        # Between functions data cannot be told from code: what seems to jump into an instruction there is data.
+        keep &= to_entry | (found.owner != NOBODY) | self._is_boundary(row, found.target)
+        # What is displaced together with its target goes to the copy (relocate.py).
+        window_end = self.patch[row] + self.displaced(row)
+        keep &= ~(own & (found.source >= self.patch[row]) & (found.end <= window_end))
+        row, own, to_entry = row[keep], own[keep], to_entry[keep]
+        self.reason[row[~own]] = Reason.JUMPED_INTO
+        loops = np.unique(row[own])
+        loops = loops[self.reason[loops] == 0]
+        moved = self._move_loops(loops)
+        stuck_inside = np.isin(loops, row[own & ~to_entry]) & ~moved
+        self.reason[loops[stuck_inside]] = Reason.JUMPED_INTO
+        trusted = self.functions.has_unwind[loops]
+        self.reason[loops[~moved & ~stuck_inside & ~trusted]] = Reason.JUMPED_INTO
+        self.flags[loops[~moved & ~stuck_inside & trusted]] |= np.uint8(PlanFlag.SELF_JUMP)
+
+    def _move_loops(self, rows: _Rows) -> npt.NDArray[np.bool_]:
+        """Give each row whose loop at the entry can be moved as a whole its recipe; True where that was possible."""
+        moved = np.zeros(len(rows), np.bool_)
+        recipes = np.full(len(rows), -1, np.int64)
+        for index, row in enumerate(rows.tolist()):
+            end = min(int(self.end[row]), int(self.owners.next_start(self.start[row : row + 1])[0]))
+            entry, window = int(self.start[row] - self.patch[row]), int(self.displaced(rows[index : index + 1])[0])
+            steps = whole_loop(self.text, int(self.patch[row]), end, entry, window)
+            recipe = self.book.of(steps, entry) if steps else Reason.NOT_RELOCATABLE
+            if not isinstance(recipe, Reason):
+                recipes[index], moved[index] = recipe, True
+        moved &= ~self._is_entered_behind(rows, recipes)
+        self.recipe[rows[moved]] = recipes[moved]
+        self.flags[rows[moved]] |= np.uint8(PlanFlag.WHOLE_LOOP)
+        return moved
+
+    def _is_entered_behind(self, rows: _Rows, recipes: _Rows) -> npt.NDArray[np.bool_]:
+        """Whether anything outside of the displaced bytes leads to those behind the first five."""
+        marks = self.text.marks()
+        end = self.patch[rows].copy()
+        for index, recipe in enumerate(recipes.tolist()):
+            if recipe >= 0:
+                end[index] += self.book.recipes[recipe].displaced
+                marks[self.patch[rows[index]] + JUMP_SIZE : end[index]] = _MIDDLE
+        if not marks.any():
+            return np.zeros(len(rows), np.bool_)
+        found = self._find(marks)
+        index = np.searchsorted(self.patch[rows], found.target, side="right") - 1
+        inside = (found.source >= self.patch[rows][index]) & (found.end <= end[index])
+        inside &= found.kind <= JumpKind.CONDITIONAL
+        references = self._references(marks)
+        entered = np.concatenate([index[~inside], np.searchsorted(self.patch[rows], references, side="right") - 1])
+        return np.isin(np.arange(len(rows)), entered)
 
     def result(self) -> ModulePlan:
+        """The plan as it stands."""
         hookable = self.reason == 0
         recipes = self.book.recipes
         self.recipe[~hookable] = -1
-        multiple = [any(0 < row.original < JUMP_SIZE for row in recipe.rows) for recipe in recipes] + [False]
-        emulated = [recipe.emulates_call for recipe in recipes] + [False]
-        self.flags |= np.where(np.array(multiple)[self.recipe], np.uint8(PlanFlag.MULTI_INSTRUCTION), np.uint8(0))
-        self.flags |= np.where(np.array(emulated)[self.recipe], np.uint8(PlanFlag.EMULATED_CALL), np.uint8(0))
+        self.flags |= _flags_of_recipes(recipes)[self.recipe]
         place = np.maximum(self.patch, 0)
         return ModulePlan(
             path=self.image.path,
             patch_address=np.where(self.patch >= 0, place + self.text.base, self.functions.start).astype(np.uint64),
-            displaced=self.displaced_of(np.arange(len(self.recipe))).astype(np.uint16),
+            displaced=self.displaced(np.arange(len(self.recipe))).astype(np.uint16),
             hookable=hookable,
             reason=self.reason,
             flags=np.where(hookable, self.flags, 0).astype(np.uint8),
@@ -229,3 +303,13 @@ class _Planner:
             recipe=self.recipe,
             recipes=recipes,
         )
+
+
+def _flags_of_recipes(recipes: list[Recipe]) -> npt.NDArray[np.uint8]:
+    flags = np.zeros(len(recipes) + 1, np.uint8)
+    for index, recipe in enumerate(recipes):
+        if any(row.starts and 0 < row.original < JUMP_SIZE for row in recipe.rows):
+            flags[index] |= np.uint8(PlanFlag.MULTI_INSTRUCTION)
+        if recipe.emulates_call:
+            flags[index] |= np.uint8(PlanFlag.EMULATED_CALL)
+    return flags

@@ -76,6 +76,10 @@ class Recipe:
     rows: tuple[Row, ...]
     emulates_call: bool
 
+    def has_instruction_at(self, original: int) -> bool:
+        """Whether one of the displaced instructions begins so many bytes behind the first."""
+        return any(row.starts and row.original == original for row in self.rows)
+
 
 def relocate(steps: list[Step], entry: int) -> Recipe | Reason:
     """The recipe for these instructions, or why there is none.
@@ -89,6 +93,9 @@ def relocate(steps: list[Step], entry: int) -> Recipe | Reason:
         if step.kind in (Kind.BREAKPOINT, Kind.IMMOVABLE):
             return Reason.NOT_RELOCATABLE
         if step.kind in (Kind.CALL, Kind.CALL_INDIRECT) and step.end < max(JUMP_SIZE, displaced):
+            return Reason.NOT_RELOCATABLE
+        if step.kind not in _BRANCHES and 0 < step.target < JUMP_SIZE:
+            # It calls, reads or names a byte that will be overwritten.
             return Reason.NOT_RELOCATABLE
         inside = 0 if step.target == entry else step.target
         if step.kind in _BRANCHES and 0 <= inside < displaced:
@@ -144,7 +151,7 @@ class _Builder:
         self.fixups.append(Fixup(place, len(self.body), target, kind))
 
     def add(self, step: Step) -> None:
-        if step.kind == Kind.PLAIN:
+        if step.kind in (Kind.PLAIN, Kind.JUMP_INDIRECT):
             self.row(step.offset)
             self.body += step.code
         elif step.kind in (Kind.RIP_RELATIVE, Kind.TRANSACTION):

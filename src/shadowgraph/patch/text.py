@@ -1,8 +1,8 @@
-"""The code of an image as one array, in which a place is an address minus ``base``: distances are those of the addresses."""
+"""The code of an image as one array. A place in it is an address minus ``base``, so that distances are kept."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,17 +10,21 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from shadowgraph.image.image import Image
 
-__all__ = ["Text"]
+__all__ = ["Marks", "Places", "Text"]
+
+Places: TypeAlias = npt.NDArray[np.int64]
+# uint8[len(text.data)]: not zero where something about a place is of interest.
+Marks: TypeAlias = npt.NDArray[np.uint8]
 
 # Room behind the last byte, so that a window or a displacement may be gathered without looking where the text ends.
-_MARGIN = 32
+_MARGIN = 64
 
 
 class Text:
     """``data`` is uint8[last address of text − base + margin]; what lies between the pieces reads as zero.
 
-    ``ranges`` are the pieces as (first, one past the last) places; the linker's PLT stubs are left out of them: these jump
-    to each other and through the GOT only.
+    ``ranges`` are the pieces as (first, one past the last) places. The linker's PLT stubs are left out of them: these
+    jump to each other and through the GOT only.
     """
 
     def __init__(self, image: Image) -> None:
@@ -36,18 +40,22 @@ class Text:
             if not piece.is_plt:
                 self.ranges.append((first, first + len(piece.data)))
 
-    def places(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    def places(self, addresses: npt.NDArray[np.uint64]) -> Places:
         """Place of each address, −1 for those that lie in no piece."""
         places = addresses.astype(np.int64) - self.base
         return np.where(self.room(places) > 0, places, -1)
 
-    def room(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def room(self, places: Places) -> Places:
         """How many bytes of its piece lie at and behind each place; 0 outside of all pieces."""
         room = np.zeros(len(places), np.int64)
         for first, last in self.ranges:
             inside = (places >= first) & (places < last)
             room[inside] = last - places[inside]
         return room
+
+    def marks(self) -> Marks:
+        """As many zeros as there are places."""
+        return np.zeros(len(self.data), np.uint8)
 
     def dwords(self) -> npt.NDArray[np.int32]:
         """A view of the signed 32-bit number at every place, aligned or not."""

@@ -8,17 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image.reasons import Reason
-from shadowgraph.patch.decode import Step, decode_steps
+from shadowgraph.patch.decode import LONGEST_INSTRUCTION, Step, decode_steps
 from shadowgraph.patch.relocate import JUMP_SIZE, Recipe, relocate
-from shadowgraph.patch.text import Text
+from shadowgraph.patch.text import Places, Text
 
 __all__ = ["ENDBR64", "LONGEST_WINDOW", "RecipeBook", "has_padding", "read_windows", "skip_endbr64"]
 
-Places = npt.NDArray[np.int64]
-
 ENDBR64 = b"\xf3\x0f\x1e\xfa"
-# Four bytes and the longest instruction.
-LONGEST_WINDOW = JUMP_SIZE - 1 + 15
+LONGEST_WINDOW = JUMP_SIZE - 1 + LONGEST_INSTRUCTION
 _INT3 = 0xCC
 # The nops that assemblers pad code with, long ones first (SDM vol. 2, NOP; GNU as, x86 .p2align), behind any 66 and 2e.
 _NOPS = (
