@@ -102,11 +102,15 @@ def _search(text: Text, marks: Marks, start: int, stop: int) -> tuple[Places, Pl
     second = np.flatnonzero(shape >= 3) + start
     follower = text.data[second + 1]
     # 0f 8x disp32: jcc. 8d with ModRM "rip + disp32": lea. c7 f8 disp32: xbegin.
-    is_long = np.where(shape[second - start] == 3, (follower & 0xF0) == 0x80, _is_address_form(text.data[second], follower))
+    is_long = np.where(
+        shape[second - start] == 3, (follower & 0xF0) == 0x80, _is_address_form(text.data[second], follower)
+    )
     second = second[is_long]
     end = np.concatenate([short + 2, near + 5, second + 6])
     source = np.concatenate([short, near, second])
-    distance = np.concatenate([text.data[short + 1].view(np.int8), dwords[near + 1], dwords[second + 2]], dtype=np.int64)
+    distance = np.concatenate(
+        [text.data[short + 1].view(np.int8), dwords[near + 1], dwords[second + 2]], dtype=np.int64
+    )
     target = end + distance
     # One comparison for both bounds: a negative place is a huge unsigned one.
     inside = np.flatnonzero(target.view(np.uint64) < np.uint64(text.size))

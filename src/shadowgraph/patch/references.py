@@ -1,0 +1,131 @@
+"""Places of text whose address is stored in data: function pointers, computed gotos, jump tables.
+
+Absolute addresses are found in every aligned word of data: pointers of programs at fixed addresses, and the addends of
+relocations of position-independent ones, which lie in .rela.dyn or (DT_RELR) in place. A short text looks like a small
+address (0x656d61 is "ame"), so where a table is meant, a neighbour must lead to the same function. Tables of 32-bit distances, the
+jump tables of position-independent code, begin at an address that the function loads with `lea`; each is followed until
+an entry leaves text or the next table begins.
+
+Such a table can name a function's first five bytes: at -Os and -O1 loop heads are not aligned, and a `switch` in a loop
+may send a case straight to a head behind a two-byte first instruction. A landing pad cannot lie there: an unwinder enters
+it with the frame of the call that threw, at least eight bytes deeper than at the entry (calls keep the stack aligned),
+while code reached from the entry by falling through has the entry's depth, and unwind tables know one depth for each
+place; and landing pad 0 of a call-site table means "none".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.patch.owners import NOBODY, Owners
+from shadowgraph.patch.text import Marks, Places, Text
+
+if TYPE_CHECKING:
+    from shadowgraph.image.image import Image
+
+# An Elf64_Rela is an offset, an info and an addend.
+_RELOCATION_WORDS = 3
+
+__all__ = ["addresses_in_data", "immediates_in_code", "targets_of_tables"]
+
+
+def addresses_in_data(image: Image, text: Text, marks: Marks, owners: Owners | None = None) -> Places:
+    """Marked places whose address stands in an aligned word of data, each once.
+
+    With ``owners``, only those that stand in a table: next to another address within the same function.
+    """
+    found = [np.zeros(0, np.int64)]
+    for segment in image.segments:
+        skip = -segment.address % 8
+        size = (segment.file_size - skip) // 8 * 8
+        if segment.executable or size <= 0:
+            continue
+        words = np.frombuffer(image.read(segment.address + skip, size), "<u8")
+        places = (words - np.uint64(text.base)).view(np.int64)
+        index = np.flatnonzero(places.view(np.uint64) < np.uint64(text.size))
+        index = index[marks[places[index]] != 0]
+        if owners is not None and len(index):
+            index = index[_has_neighbour(places, index, owners)]
+        found.append(places[index])
+    return np.unique(np.concatenate(found))
+
+
+def _has_neighbour(words: Places, index: npt.NDArray[np.int64], owners: Owners) -> npt.NDArray[np.bool_]:
+    """Whether the word before or behind, or that of the relocation before or behind, leads into the same function."""
+    mine = owners.rows_at(words[index])
+    result = np.zeros(len(index), np.bool_)
+    for distance in (-_RELOCATION_WORDS, -1, 1, _RELOCATION_WORDS):
+        other = np.clip(index + distance, 0, len(words) - 1)
+        result |= (other != index) & (owners.rows_at(words[other]) == mine)
+    return result
+
+
+def immediates_in_code(text: Text, marks: Marks) -> Places:
+    """Marked places whose address, if it has 32 bits, stands anywhere in text: what code at fixed addresses may load."""
+    dwords = text.dwords()
+    found = [np.zeros(0, np.int64)]
+    for first, last in text.ranges:
+        for start in range(first, last, 1 << 20):
+            places = dwords[start : min(start + (1 << 20), last)].view(np.uint32) - np.uint32(text.base & 0xFFFFFFFF)
+            places = places[places < text.size].astype(np.int64)
+            found.append(places[marks[places] != 0])
+    return np.unique(np.concatenate(found))
+
+
+def targets_of_tables(image: Image, text: Text, owners: Owners, marks: Marks) -> Places:
+    """Marked places that a table of 32-bit distances leads to from the function that they belong to, each once.
+
+    A table whose `lea` lies in no function (or in the cold part of one) may lead anywhere.
+    """
+    source, table = _addresses_loaded(text)
+    owner = owners.rows_at(source)
+    order = np.lexsort((owner, table))
+    table, owner = table[order], owner[order]
+    first = np.append(True, (np.diff(table) != 0) | (np.diff(owner) != 0))[: len(table)]
+    table, owner = table[first], owner[first]
+    starts = np.unique(table)
+    limit = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, table, side="right")]
+    found = [np.zeros(0, np.int64)]
+    for segment in image.segments:
+        if segment.writable or segment.file_size < 4:
+            continue
+        offset = segment.address - text.base
+        data = np.frombuffer(image.read(segment.address, segment.file_size), np.uint8)
+        chosen = (table >= offset) & (table < offset + segment.file_size)
+        end = np.minimum(limit[chosen], offset + segment.file_size)
+        for targets, of in _follow(data, offset, table[chosen], end, owner[chosen], text.size):
+            marked = marks[targets] != 0
+            targets, of = targets[marked], of[marked]
+            found.append(targets[(of == NOBODY) | (of == owners.rows_at(targets))])
+    return np.unique(np.concatenate(found))
+
+
+def _follow(
+    data: npt.NDArray[np.uint8], offset: int, table: Places, end: Places, owner: npt.NDArray[np.int64], size: int
+) -> Iterator[tuple[Places, npt.NDArray[np.int64]]]:
+    """The n-th entries of all tables that have so many, for n = 0, 1, …: where they lead, and whose table it is."""
+    dwords = np.ndarray((len(data) - 3,), np.dtype("<i4"), data, strides=(1,))
+    entry = table.copy()
+    while len(entry):
+        here = entry + 4 <= end
+        table, entry, end, owner = table[here], entry[here], end[here], owner[here]
+        target = table + dwords[entry - offset]
+        alive = (target >= 0) & (target < size)
+        table, entry, end, owner = table[alive], entry[alive] + 4, end[alive], owner[alive]
+        yield target[alive], owner
+
+
+def _addresses_loaded(text: Text) -> tuple[Places, Places]:
+    """Every place that could be a `lea` of a rip-relative address, and that address."""
+    dwords = text.dwords()
+    sources, targets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for first, last in text.ranges:
+        source = np.flatnonzero(text.data[first:last] == 0x8D) + first
+        source = source[(text.data[source + 1] & 0xC7) == 0x05]
+        sources.append(source)
+        targets.append(source + 6 + dwords[source + 2])
+    return np.concatenate(sources), np.concatenate(targets)
