@@ -1,0 +1,33 @@
+"""What is not in a trace: said in every view, one line each, so that nobody takes a part for the whole."""
+
+from __future__ import annotations
+
+from shadowgraph.trace.folder import RECORDING, RECOVERED
+from shadowgraph.trace.reader import Trace
+from shadowgraph.view.units import format_count
+
+__all__ = ["loss_lines"]
+
+_MEANINGS = {
+    "missed": "ran untraced, for want of room on the shadow stack or of a way to hook them; they are not in here",
+    "dropped": "were traced but not recorded, because the buffers were full; they are not in here",
+    "filtered": "were left out as the recording was asked to (by depth or minimal time)",
+}
+
+
+def loss_lines(trace: Trace) -> list[str]:
+    """Sentences about lost calls, damage, and how the recording ended; none if nothing is missing."""
+    lines = []
+    for name, meaning in _MEANINGS.items():
+        count = trace.counters[name]
+        if count:
+            lines.append(f"{name}: {format_count(count)} {'call' if count == 1 else 'calls'} {meaning}")
+    state = trace.metadata.get("state")
+    if state == RECOVERED:
+        lines.append("recovered: the recorder did not finish; this is what it had written, and it may end early")
+    elif state == RECORDING:
+        lines.append("recording: this trace is still being recorded; this is what is there so far")
+    reason = trace.metadata.get("end", {}).get("stopped")
+    if reason:
+        lines.append(f"stopped: the recording ended before the program did ({reason})")
+    return lines + [f"damaged: {problem}" for problem in trace.problems]

@@ -1,0 +1,94 @@
+"""What functions, threads and processes are called in a view."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from shadowgraph.image import demangle
+from shadowgraph.trace.reader import Trace
+
+__all__ = ["Names"]
+
+
+class Names:
+    """Names of one trace. Only functions that were called are demangled, and all at once.
+
+    ``raw`` leaves names as they are in the file; ``lines`` adds the source line where it is known.
+    """
+
+    def __init__(self, trace: Trace, *, raw: bool = False, lines: bool = False) -> None:
+        self._trace = trace
+        self._raw = raw
+        self._lines = lines
+
+    @cached_property
+    def _rows(self) -> dict[int, tuple[str, str, str | None]]:
+        """Name, module and source line of each function that was called, by id."""
+        table = self._trace.functions
+        columns = ["function", "name", "module", "file", "line"]
+        called = [
+            row for row in zip(*(table[name].to_pylist() for name in [*columns, "calls"]), strict=True) if row[-1]
+        ]
+        names = [row[1] for row in called]
+        shown = names if self._raw else demangle(names)
+        return {
+            row[0]: (name, row[2], f"{row[3]}:{row[4]}" if row[3] else None)
+            for row, name in zip(called, shown, strict=True)
+        }
+
+    @cached_property
+    def _own_module(self) -> str:
+        """The module whose functions need no module beside their name: the program that was recorded."""
+        program = str(self._trace.metadata.get("program", "")).rsplit("/", 1)[-1]
+        modules = {module for _, module, _ in self._rows.values()}
+        return modules.pop() if len(modules) == 1 else program
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of all functions that were called."""
+        return list(self._rows)
+
+    def function(self, function: int) -> str:
+        """The name alone."""
+        row = self._rows.get(function)
+        return row[0] if row else f"function_{function}"
+
+    def module(self, function: int) -> str:
+        """The short name of the module."""
+        row = self._rows.get(function)
+        return row[1] if row else "?"
+
+    def line(self, function: int) -> str | None:
+        """FILE:LINE, if it is known."""
+        row = self._rows.get(function)
+        return row[2] if row else None
+
+    def label(self, function: int) -> str:
+        """The name as text views show it: with the module of a library in brackets, and the line if asked for."""
+        text = self.function(function)
+        if self.module(function) != self._own_module:
+            text += f" [{self.module(function)}]"
+        line = self.line(function) if self._lines else None
+        return f"{text}  {line}" if line else text
+
+    @cached_property
+    def _threads(self) -> dict[int, tuple[str, int, int]]:
+        """Name, tid and pid of each thread by index."""
+        table = self._trace.threads
+        rows = zip(*(table[name].to_pylist() for name in ("thread", "name", "tid", "pid")), strict=True)
+        return {thread: (name, tid, pid) for thread, name, tid, pid in rows}
+
+    def thread(self, thread: int) -> tuple[str, int, int]:
+        """Name, tid and pid of a thread."""
+        return self._threads.get(thread, ("", thread, 0))
+
+    @cached_property
+    def _processes(self) -> dict[int, tuple[str, int]]:
+        """Command and pid of each process by index."""
+        table = self._trace.processes
+        rows = zip(*(table[name].to_pylist() for name in ("process", "command", "pid")), strict=True)
+        return {process: (command, pid) for process, command, pid in rows}
+
+    def process(self, process: int) -> tuple[str, int]:
+        """Command and pid of a process."""
+        return self._processes.get(process, ("", 0))
