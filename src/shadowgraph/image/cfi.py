@@ -8,14 +8,14 @@ a function, to a signal frame, or to the first function of a thread. Full rows, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from shadowgraph.image.reasons import Reason
 
 __all__ = ["Cursor", "Row", "judge_row", "rows"]
 
-RSP, RETURN_ADDRESS = 7, 16
+RBP, RSP, RETURN_ADDRESS = 6, 7, 16
 
 # DWARF 5, 6.4.2 and 7.24; the GNU ones from the Linux Standard Base, "Call Frame Instructions".
 CFA_SET_LOC, CFA_ADVANCE1, CFA_ADVANCE2, CFA_ADVANCE4 = 0x01, 0x02, 0x03, 0x04
@@ -97,6 +97,10 @@ class Row:
     offset: int = 0
     return_address: str = ELSEWHERE
 
+    def copy(self) -> Row:
+        """A row of its own with the same rules."""
+        return Row(self.register, self.offset, self.return_address)
+
     @property
     def is_at_entry(self) -> bool:
         """Whether all is as right after a call."""
@@ -107,11 +111,11 @@ class _Rules(Protocol):
     """What a CIE says about the units of its numbers, and the instructions that all its FDEs begin with."""
 
     @property
-    def code_alignment(self) -> int: ...  # noqa: D102
+    def code_alignment(self) -> int: ...
     @property
-    def data_alignment(self) -> int: ...  # noqa: D102
+    def data_alignment(self) -> int: ...
     @property
-    def instructions(self) -> bytes: ...  # noqa: D102
+    def instructions(self) -> bytes: ...
 
 
 def judge_row(cie: _Rules, instructions: bytes, distance: int) -> Reason:
@@ -137,26 +141,24 @@ def rows(cie: _Rules, instructions: bytes) -> Iterator[tuple[int, Row]]:
 
     IndexError or ValueError where the instructions are damaged or unknown.
     """
-    initial = Row()
-    for _, initial in _run(cie, cie.instructions, Row()):
-        pass
+    *_, (_, initial) = _run(cie, cie.instructions, Row())
     yield from _run(cie, instructions, initial)
 
 
 def _run(cie: _Rules, code: bytes, initial: Row) -> Iterator[tuple[int, Row]]:
-    cursor, row, remembered, here = Cursor(code), replace(initial), list[Row](), 0
+    cursor, row, remembered, here = Cursor(code), initial.copy(), list[Row](), 0
     while cursor:
         operation = cursor.byte()
         high, low = operation & 0xC0, operation & 0x3F
         if high == 0x40 or CFA_SET_LOC < operation <= CFA_ADVANCE4:
-            yield here, replace(row)
+            yield here, row.copy()
             here += (low if high else cursor.unsigned(1 << (operation - CFA_ADVANCE1))) * cie.code_alignment
         elif high == 0x80:
             _set_saved(row, low, cursor.uleb() * cie.data_alignment)
         elif high == 0xC0:
             _set_rule(row, low, initial.return_address)
         elif operation == CFA_REMEMBER:
-            remembered.append(replace(row))
+            remembered.append(row.copy())
         elif operation == CFA_RESTORE_STATE:
             row = remembered.pop() if remembered else row
         elif operation and not _set_cfa(operation, cursor, row, cie.data_alignment):

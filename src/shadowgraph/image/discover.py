@@ -13,8 +13,8 @@ from shadowgraph.image.debugfiles import DEBUG_ROOTS, find_debug_file, open_debu
 from shadowgraph.image.functions import Aliases, FunctionTable, Part, Source
 from shadowgraph.image.image import Image
 from shadowgraph.image.names import cold_parent, displayed, ends_like_cold_part, name_by_address
+from shadowgraph.image.padding import is_padding
 from shadowgraph.image.reasons import Reason
-from shadowgraph.image.special import special_symbols
 from shadowgraph.image.symbols import (
     SHN_UNDEF,
     STB_LOCAL,
@@ -26,6 +26,7 @@ from shadowgraph.image.symbols import (
     section_symbols,
 )
 from shadowgraph.image.unwind import UnwindTable, read_unwind_table
+from shadowgraph.image.vetting import judge_starts, refuse_by_code, refuse_by_name
 
 __all__ = ["read_functions"]
 
@@ -188,18 +189,19 @@ def _fold(
     )
     named_ifunc = np.logical_or.reduceat(symbols.is_ifunc, first) if len(first) else np.zeros(0, np.bool_)
     all_start = everything[order]
-    refused = _refused(all_start, unwind)
-    _refuse_by_name(refused, aliases)
-    return FunctionTable(
+    table = FunctionTable(
         start=all_start,
         size=np.concatenate([size, unwind.size[lonely]])[order],
         source=np.concatenate([named_source, np.full(len(lonely), Source.UNWIND, np.uint8)])[order],
         is_ifunc=np.concatenate([named_ifunc, np.zeros(len(lonely), np.bool_)])[order],
         has_unwind=unwind.indexes(all_start) >= 0,
-        refused=refused,
+        refused=judge_starts(all_start, unwind),
         aliases=aliases,
         parts=sorted(parts, key=lambda part: part.start),
     )
+    refuse_by_name(table.refused, aliases)
+    refuse_by_code(table, image, unwind)
+    return table
 
 
 def _outside_plt(image: Image, start: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -255,25 +257,22 @@ def _uncovered_entries(
         parts.append(Part(address, int(unwind.size[row]), name_by_address(address), reason))
     # Two entries for one address (comdat code kept once, its unwind data twice) are one function.
     lonely = np.flatnonzero(~covered & ~in_plt & ~is_part)
-    return lonely[np.unique(unwind.start[lonely], return_index=True)[1]]
+    lonely = lonely[np.unique(unwind.start[lonely], return_index=True)[1]]
+    return lonely[~_begins_with_padding(image, lonely, unwind, known_start)]
 
 
-def _refused(start: npt.NDArray[np.uint64], unwind: UnwindTable) -> npt.NDArray[np.uint8]:
-    """uint8[n]: what the unwind row at each function's start says. Outside all FDEs nothing is said."""
-    row = unwind.indexes(start)
-    refused = np.zeros(len(start), np.uint8)
-    if not len(unwind):
-        return refused
-    at_start = (row >= 0) & (unwind.start[row] == start)
-    refused[at_start] = unwind.first_row[row[at_start]]
-    for index in np.flatnonzero((row >= 0) & ~at_start).tolist():
-        refused[index] = unwind.judge(int(start[index]))
-    return refused
+def _begins_with_padding(
+    image: Image, rows: npt.NDArray[np.int64], unwind: UnwindTable, known_start: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.bool_]:
+    """Which entries begin with nothing but padding before a function that is known by symbol.
 
-
-def _refuse_by_name(refused: npt.NDArray[np.uint8], aliases: Aliases) -> None:
-    """Put the reason into ``refused`` for every function that any of its names makes special."""
-    for number, table in enumerate(aliases.tables):
-        members = np.flatnonzero(aliases.table == number)
-        positions, reasons = special_symbols(table, aliases.symbol[members])
-        refused[np.searchsorted(aliases.bounds, members[positions], side="right") - 1] = reasons
+    In assembly the unwind information may begin before the alignment of what it is for. glibc begins that of
+    __restore_rt one byte early on purpose, since unwinders look up the byte before a return address.
+    """
+    next_known = np.append(known_start, np.uint64(2**64 - 1))[np.searchsorted(known_start, unwind.start[rows])]
+    padded = next_known < unwind.end[rows]
+    for index in np.flatnonzero(padded).tolist():
+        address = int(unwind.start[rows[index]])
+        is_signal_frame = int(unwind.first_row[rows[index]]) == Reason.SIGNAL_FRAME
+        padded[index] = is_signal_frame or is_padding(image.read(address, int(next_known[index]) - address))
+    return padded

@@ -47,6 +47,7 @@ class FunctionTable:
     ``refused``          uint8, :class:`Reason`: what the tables alone say against hooking it, 0 if nothing
 
     ``parts`` are the pieces of code that were left out, by start; :meth:`left_out` counts them by reason.
+    ``return_address_reads`` uint64[m] are the instructions that load the return address of the function they are in.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class FunctionTable:
         self.has_unwind = has_unwind
         self.refused = refused
         self.parts = parts
-        self._aliases = aliases
+        self.aliases = aliases
+        self.return_address_reads: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -83,7 +85,7 @@ class FunctionTable:
     def names(self, index: int) -> list[str]:
         """All names of a function as the file has them (mangled, without versions), the preferred one first."""
         index = range(len(self))[index]
-        known = self._aliases.of(index)
+        known = self.aliases.of(index)
         return sorted(known, key=lambda name: preference(name, known[name])) or [
             name_by_address(int(self.start[index]))
         ]
@@ -95,12 +97,12 @@ class FunctionTable:
     @cached_property
     def preferred_names(self) -> list[str]:
         """The preferred name of every function, decoded at once (about 0.1 s for 80,000) and kept."""
-        single = self._aliases.single_names()
+        single = self.aliases.single_names()
         return [single[i] or self.name(i) for i in range(len(self))]
 
     def find_name(self, name: str) -> list[int]:
         """The rows that have this very name, as the file spells it; found without decoding the others."""
-        return self._aliases.find(name)
+        return self.aliases.find(name)
 
     # --- addresses ---
 

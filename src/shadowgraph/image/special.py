@@ -54,7 +54,7 @@ _BY_NAME: list[tuple[Reason, str]] = [
     ),
     # Entered by the kernel, not by a call: there is nothing to return to, and the stack holds argc or a signal frame.
     (Reason.NO_CALLER, "_start __start _dl_start_user _rt0_amd64_linux"),
-    (Reason.SIGNAL_RETURN, "__restore_rt __restore __libc_restore_rt __kernel_rt_sigreturn sigreturn __sigreturn"),
+    (Reason.SIGNAL_RETURN, "__restore_rt __restore __libc_restore_rt __kernel_rt_sigreturn"),
     # The PLT jumps here with two words pushed on the stack; these find the function that was called and jump to it.
     (
         Reason.DYNAMIC_LINKER,

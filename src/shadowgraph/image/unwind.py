@@ -13,7 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image import elf
-from shadowgraph.image.cfi import Cursor, judge_row
+from shadowgraph.image.cfi import (
+    CFA_DEF_CFA,
+    CFA_DEF_CFA_OFFSET,
+    CFA_DEF_CFA_REGISTER,
+    CFA_REGISTER,
+    ELSEWHERE,
+    RBP,
+    RETURN_ADDRESS,
+    Cursor,
+    Row,
+    judge_row,
+    rows,
+)
 from shadowgraph.image.elf import Bytes, DamagedFile, gather
 from shadowgraph.image.frame_entries import (
     LONG_FORM,
@@ -126,6 +138,67 @@ class UnwindTable:
         if fde.cie.is_signal_frame:
             return Reason.SIGNAL_FRAME
         return judge_row(fde.cie, fde.instructions, pc - fde.start)
+
+    def rule_at(self, pc: int) -> Row | None:
+        """Where the CFA and the return address are at ``pc``; None outside all entries or in a damaged one."""
+        fde, found = self.find(pc), None
+        if fde is None:
+            return None
+        try:
+            for distance, rule in rows(fde.cie, fde.instructions):
+                if distance > pc - fde.start:
+                    break
+                found = rule
+        except (IndexError, ValueError):
+            return None
+        return found
+
+    @cached_property
+    def deepest(self) -> npt.NDArray[np.int64]:
+        """int64[n]: how far above rsp the CFA is at most in the rows of each entry, in bytes; never too small.
+
+        Taken from all that looks like DW_CFA_def_cfa_offset, without reading instruction by instruction: a sieve for
+        searches through all code of an image.
+        """
+        deepest = np.full(len(self), 8, np.int64)
+        at, owner = self._occurrences(bytes([CFA_DEF_CFA_OFFSET]))
+        low, high, highest = (self._data[np.minimum(at + i, len(self._data) - 1)].astype(np.int64) for i in (1, 2, 3))
+        depth = np.where(low < 128, low, (low & 127) | (high & 127) << 7 | np.where(high >= 128, highest << 14, 0))
+        by_owner = np.argsort(owner, kind="stable")
+        owner, depth = owner[by_owner], depth[by_owner]
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        if len(first):
+            deepest[owner[first]] = np.maximum(np.maximum.reduceat(depth, first), 8)
+        return deepest
+
+    @cached_property
+    def may_use_rbp(self) -> npt.NDArray[np.bool_]:
+        """bool[n]: whether the CFA of the entry may be counted from rbp somewhere; a sieve like :attr:`deepest`."""
+        marked = np.zeros(len(self), np.bool_)
+        for instruction in (CFA_DEF_CFA_REGISTER, CFA_DEF_CFA):
+            marked[self._occurrences(bytes([instruction, RBP]))[1]] = True
+        return marked
+
+    def moves_return_address(self) -> list[int]:
+        """The rows of functions that keep their return address in a register for a while, as vfork does."""
+        suspects = np.unique(self._occurrences(bytes([CFA_REGISTER, RETURN_ADDRESS]))[1])
+        return [row for row in suspects.tolist() if self._moves(self.fde(row))]
+
+    @staticmethod
+    def _moves(fde: Fde) -> bool:
+        try:
+            return any(rule.return_address == ELSEWHERE for _, rule in rows(fde.cie, fde.instructions))
+        except (IndexError, ValueError):
+            return False
+
+    def _occurrences(self, wanted: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where these one or two bytes stand in the table, as offsets, and the row of the entry each is part of."""
+        data = self._data
+        hits = data == wanted[0] if len(wanted) == 1 else (data[:-1] == wanted[0]) & (data[1:] == wanted[1])
+        at = np.flatnonzero(hits)
+        order = np.argsort(self._columns.at, kind="stable")
+        owner = np.searchsorted(self._columns.at[order], at, side="right") - 1
+        return at[owner >= 0], order[owner[owner >= 0]]
 
     # --- reading ---
 
