@@ -106,4 +106,44 @@ SG_EXPORT int32_t sg_tree_feed(struct sg_tree *tree, const struct sg_batch *batc
 SG_EXPORT uint32_t sg_tree_count(const struct sg_tree *tree);
 SG_EXPORT void sg_tree_finish(const struct sg_tree *tree, struct sg_tree_node *nodes);
 
+/* What functions are called: text of function f at offsets[f] to offsets[f + 1]; functions entries, the last one for
+ * all ids beyond. Places are source lines, empty where they are not known or not wanted. */
+struct sg_replay_names {
+    const char *text;
+    const uint32_t *offsets;
+    const char *places;
+    const uint32_t *place_offsets;
+    uint32_t functions;
+};
+
+struct sg_replay_options {
+    int64_t from, to; /* nanoseconds: what happens at from or later, and before to, is shown */
+    uint32_t depth;   /* calls of smaller depth are shown */
+    int32_t switches; /* say when another thread goes on */
+};
+
+/* Captured values of a batch as Arrow string columns; offsets are NULL where the trace has none. */
+struct sg_texts {
+    const int32_t *argument_offsets;
+    const char *argument_data;
+    const uint8_t *argument_valid;
+    int64_t argument_row; /* row of the column that is row 0 of the batch */
+    const int32_t *result_offsets;
+    const char *result_data;
+    const uint8_t *result_valid;
+    int64_t result_row;
+};
+
+struct sg_replay;
+
+SG_EXPORT struct sg_replay *sg_replay_create(const struct sg_replay_names *names,
+                                             const struct sg_replay_options *options, int32_t cursors);
+SG_EXPORT void sg_replay_destroy(struct sg_replay *replay);
+SG_EXPORT int32_t sg_replay_add(struct sg_replay *replay, int32_t cursor, int64_t first_start, const char *label,
+                                const char *name);
+SG_EXPORT int32_t sg_replay_feed(struct sg_replay *replay, int32_t cursor, const struct sg_batch *batch,
+                                 const struct sg_texts *texts);
+SG_EXPORT int32_t sg_replay_run(struct sg_replay *replay, char *buffer, int64_t size, int64_t *written,
+                                int32_t *cursor);
+
 #endif

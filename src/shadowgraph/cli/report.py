@@ -6,13 +6,13 @@ import click
 
 from shadowgraph.cli._trace_argument import name_options, open_named, trace_argument
 
-__all__ = ["report"]
+__all__ = ["command"]
 
 _SORT = ["self", "total", "calls", "mean", "min", "p50", "p95", "p99", "max", "open", "unwound", "name"]
 _TERMINAL_LIMIT = 50
 
 
-@click.command()
+@click.command("report")
 @trace_argument
 @click.option("--sort", type=click.Choice(_SORT), default="self", show_default=True, help="Largest of these first.")
 @click.option(
@@ -31,7 +31,7 @@ _TERMINAL_LIMIT = 50
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @name_options
-def report(
+def command(
     trace: str | None,
     *,
     sort: str,

@@ -21,6 +21,9 @@ __all__ = [
     "Decoder",
     "NativeBatch",
     "NativeClock",
+    "NativeTexts",
+    "ReplayNames",
+    "ReplayOptions",
     "address",
     "library",
     "new_array",
@@ -75,6 +78,36 @@ class NativeBatch(ctypes.Structure):
     ]
 
 
+class ReplayNames(ctypes.Structure):
+    """struct sg_replay_names"""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("text", "offsets", "places", "place_offsets")),
+        ("functions", ctypes.c_uint32),
+    ]
+
+
+class ReplayOptions(ctypes.Structure):
+    """struct sg_replay_options"""
+
+    _fields_ = [
+        ("begin", ctypes.c_int64),
+        ("end", ctypes.c_int64),
+        ("depth", ctypes.c_uint32),
+        ("switches", ctypes.c_int32),
+    ]
+
+
+class NativeTexts(ctypes.Structure):
+    """struct sg_texts"""
+
+    _fields_ = [
+        (f"{name}_{part}", ctypes.c_int64 if part == "row" else ctypes.c_void_p)
+        for name in ("argument", "result")
+        for part in ("offsets", "data", "valid", "row")
+    ]
+
+
 _POINTER = ctypes.c_void_p
 _I32, _I64, _U32 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32
 _BATCH = ctypes.POINTER(NativeBatch)
@@ -97,6 +130,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sg_tree_feed": (_I32, [_POINTER, _BATCH, _POINTER, _U32]),
     "sg_tree_count": (_U32, [_POINTER]),
     "sg_tree_finish": (None, [_POINTER, _POINTER]),
+    "sg_replay_create": (_POINTER, [ctypes.POINTER(ReplayNames), ctypes.POINTER(ReplayOptions), _I32]),
+    "sg_replay_destroy": (None, [_POINTER]),
+    "sg_replay_add": (_I32, [_POINTER, _I32, _I64, ctypes.c_char_p, ctypes.c_char_p]),
+    "sg_replay_feed": (_I32, [_POINTER, _I32, _BATCH, ctypes.POINTER(NativeTexts)]),
+    "sg_replay_run": (_I32, [_POINTER, _POINTER, _I64, ctypes.POINTER(_I64), ctypes.POINTER(_I32)]),
 }
 
 

@@ -63,13 +63,17 @@ class Names:
         row = self._rows.get(function)
         return row[2] if row else None
 
-    def label(self, function: int) -> str:
+    def shown_line(self, function: int) -> str | None:
+        """FILE:LINE, if it is known and asked for."""
+        return self.line(function) if self._lines else None
+
+    def label(self, function: int, *, line: bool = True) -> str:
         """The name as text views show it: with the module of a library in brackets, and the line if asked for."""
         text = self.function(function)
         if self.module(function) != self._own_module:
             text += f" [{self.module(function)}]"
-        line = self.line(function) if self._lines else None
-        return f"{text}  {line}" if line else text
+        place = self.shown_line(function) if line else None
+        return f"{text}  {place}" if place else text
 
     @cached_property
     def _threads(self) -> dict[int, tuple[str, int, int]]:

@@ -1,0 +1,69 @@
+"""`shadowgraph replay`: the function graph in the order of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowgraph.cli._trace_argument import name_options, open_named, trace_argument
+
+if TYPE_CHECKING:
+    from shadowgraph.trace.reader import Trace
+
+__all__ = ["command"]
+
+
+@click.command("replay")
+@trace_argument
+@click.option("--thread", "threads", multiple=True, metavar="TID|NAME", help="Show this thread alone (repeatable).")
+@click.option("--time", "span", metavar="FROM-TO", help="Show what happens in this time, like 10ms-20ms or 1.5s-.")
+@click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Show the outer N levels of calls.")
+@click.option("--no-switches", is_flag=True, help="Do not say when another thread goes on.")
+@name_options
+def command(
+    trace: str | None,
+    *,
+    threads: tuple[str, ...],
+    span: str | None,
+    depth: int | None,
+    no_switches: bool,
+    raw_names: bool,
+    lines: bool,
+) -> None:
+    """Show the function graph in the order of time.
+
+    The layout is that of the kernel's function_graph tracer. Marks before a duration: + more than 10 us, ! more than
+    100 us, # more than 1 ms, * more than 10 ms, @ more than 100 ms, $ more than 1 s. Times count from the start of the
+    trace.
+
+    TRACE is a folder made by `record`; by default the newest *.sgt in the current folder.
+    """
+    from shadowgraph.view.names import Names
+    from shadowgraph.view.replay import Choice, write_replay
+    from shadowgraph.view.terminal import Output
+    from shadowgraph.view.units import parse_time_range
+
+    begin, end = parse_time_range(span) if span else (None, None)
+    with open_named(trace) as opened:
+        chosen = _find_threads(opened, threads) if threads else None
+        choice = Choice(begin, end, depth, chosen, not no_switches)
+        output = Output()
+        write_replay(output, opened, Names(opened, raw=raw_names, lines=lines), choice)
+        output.flush()
+
+
+def _find_threads(trace: Trace, wanted: tuple[str, ...]) -> frozenset[int]:
+    """Indexes of the threads with these tids or names."""
+    from shadowgraph.errors import UsageError
+
+    columns = [trace.threads[name].to_pylist() for name in ("thread", "tid", "name")]
+    rows = list(zip(*columns, strict=True))
+    found: set[int] = set()
+    for text in wanted:
+        matches = [thread for thread, tid, name in rows if text in (str(tid), name, f"{name}-{tid}")]
+        if not matches:
+            there = ", ".join(f"{name}-{tid}" for _, tid, name in rows[:8]) + (", ..." if len(rows) > 8 else "")
+            raise UsageError(f"{trace.path}: there is no thread {text!r}; there are {there or 'none'}")
+        found.update(matches)
+    return frozenset(found)
