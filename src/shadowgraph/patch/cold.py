@@ -1,11 +1,11 @@
 """Cold parts among what only the unwind table speaks of.
 
-A compiler splits the rarely run part off a function and gives it an unwind entry of its own. With a symbol its name tells
-(`f.cold`), and where it is entered with a frame, so does the unwind entry. What is left are parts without a name that are
-entered before the frame is built: they look like functions and are none. They are known by who goes there: conditional
-jumps of other functions, to their start or into their middle, and nobody calls them, holds their address, or loads it.
-A function that is reached by conditional tail calls alone would be taken for one too; compilers write a tail call as an
-unconditional jump (clang at -Oz may not).
+A compiler splits the rarely run part off a function and gives it an unwind entry of its own. With a symbol its name
+tells (`f.cold`), and where it is entered with a frame, so does the unwind entry. What is left are parts without a
+name that are entered before the frame is built: they look like functions and are none. They are known by who goes
+there: conditional jumps of other functions, to their start or into their middle, and nobody calls them, holds their
+address, or loads it. A function that is reached by conditional tail calls alone would be taken for one too; compilers
+write a tail call as an unconditional jump (clang at -Oz may not).
 """
 
 from __future__ import annotations

@@ -43,10 +43,10 @@ class Step:
     """One instruction of a decoded run.
 
     ``offset`` and ``target`` are in bytes from the start of the run. ``target`` is where a direct branch goes or what a
-    rip-relative operand names; ``field`` is where the four displacement bytes lie within the instruction (−1: none), and
-    ``modrm`` where the ModRM byte of an indirect call does. ``ends`` is set where the next instruction is not reached by
-    falling through. ``stack`` is by how much rsp changes, None where the instruction alone does not tell. ``reads_top`` is
-    set where the eight bytes on top of the stack are loaded or popped, or their address is taken.
+    rip-relative operand names; ``field`` is where the four displacement bytes lie within the instruction (−1: none),
+    and ``modrm`` where the ModRM byte of an indirect call does. ``ends`` is set where the next instruction is not
+    reached by falling through. ``stack`` is by how much rsp changes, None where the instruction alone does not tell.
+    ``reads_top`` is set where the eight bytes on top of the stack are loaded or popped.
     """
 
     offset: int
@@ -159,14 +159,14 @@ def _displacement_field(decoder: iced_x86.Decoder, instruction: iced_x86.Instruc
 
 
 def _stack_use(instruction: iced_x86.Instruction) -> tuple[int | None, bool]:
-    """By how much rsp changes (None: unknown), and whether the top of the stack is read or its address taken."""
+    """By how much rsp changes (None: unknown), and whether the top of the stack is read."""
     x86 = _library()
     names, registers = x86.Mnemonic, x86.Register
     mnemonic = instruction.mnemonic
     on_top = instruction.memory_base == registers.RSP and not (
         instruction.memory_displacement or instruction.memory_index
     )
-    loads = mnemonic in (names.LEA, names.PUSH, names.XCHG) or (
+    loads = mnemonic in (names.PUSH, names.XCHG) or (
         mnemonic == names.MOV and instruction.op1_kind == x86.OpKind.MEMORY
     )
     if instruction.is_stack_instruction:

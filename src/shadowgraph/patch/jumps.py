@@ -71,7 +71,8 @@ def find_jumps(text: Text, owners: Owners, marks: Marks) -> Jumps:
         for start in range(first, last, _CHUNK)
     ]
     if not found:
-        return Jumps(*(np.zeros(0, np.int64) for _ in range(3)), np.zeros(0, np.uint8), np.zeros(0, np.int64))
+        none = np.zeros(0, np.int64)
+        return Jumps(none, none, none, np.zeros(0, np.uint8), none)
     source, end, target = (np.concatenate([part[column] for part in found]) for column in range(3))
     return Jumps(source, end, target, _kinds()[text.data[source]], owners.at(source))
 
@@ -119,11 +120,14 @@ def _search(text: Text, marks: Marks, start: int, stop: int) -> tuple[Places, Pl
 
 
 def _is_address_form(opcode: npt.NDArray[np.uint8], follower: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    return np.where(opcode == 0x8D, (follower & 0xC7) == 0x05, follower == 0xF8)
+    is_lea = (opcode == 0x8D) & ((follower & 0xC7) == 0x05)
+    is_xbegin = (opcode == 0xC7) & (follower == 0xF8)
+    result: npt.NDArray[np.bool_] = is_lea | is_xbegin
+    return result
 
 
 def _shapes() -> npt.NDArray[np.uint8]:
-    """First opcode byte to shape: 1 branch with 8 bits, 2 with 32, 3 and 4 with 32 behind a second byte, 0 no branch."""
+    """First opcode byte to shape: a branch with 8 bits (1), 32 (2), 32 behind a second byte (3, 4), or none (0)."""
     table = np.zeros(256, np.uint8)
     table[[*range(0x70, 0x80), 0xE0, 0xE1, 0xE2, 0xE3, 0xEB]] = 1
     table[[0xE8, 0xE9]] = 2
@@ -157,7 +161,7 @@ def _are_instructions(code: bytes, sources: list[int], ends: list[int]) -> list[
 
 
 def _is_instruction(code: bytes, boundaries: list[int], source: int, end: int) -> bool:
-    """Whether an instruction whose opcode stands at ``source`` ends at ``end``: only prefixes may precede the opcode."""
+    """Whether an instruction whose opcode stands at ``source``, behind prefixes at most, ends at ``end``."""
     index = bisect_left(boundaries, end)
     if index in (0, len(boundaries)) or boundaries[index] != end:
         return False

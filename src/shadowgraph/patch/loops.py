@@ -1,9 +1,9 @@
 """Functions that jump back to their own first instructions: loops that begin where the function begins.
 
-A hook at the entry would count every turn of such a loop as a call, if the loop's head is the patch address itself, or
-be run over by it, if the head lies among the overwritten bytes. The calls of such a function are still well defined, and
-so is the remedy: everything from the entry to the last jump back is displaced. The loop then turns within the thunk,
-where its jumps lead to copies, and the patched entry is reached by calls alone.
+A hook at the entry would count every turn of such a loop as a call, if the loop's head is the patch address itself,
+or be run over by it, if the head lies among the overwritten bytes. The calls of such a function are still well
+defined, and so is the remedy: everything from the entry to the last jump back is displaced. The loop then turns
+within the thunk, where its jumps lead to copies, and the patched entry is reached by calls alone.
 
 That holds if nothing but falling out of it leads from the thunk to the original copy of the loop, and nothing leads
 into the original copy from outside:
@@ -24,7 +24,6 @@ two are the same machine code.
 from __future__ import annotations
 
 from shadowgraph.patch.decode import Kind, Step, decode_steps
-from shadowgraph.patch.text import Text
 
 __all__ = ["LARGEST_LOOP", "whole_loop"]
 
@@ -35,16 +34,16 @@ _BRANCHES = (Kind.JUMP, Kind.CONDITIONAL, Kind.LOOP)
 _LEAVE_ALONE = (Kind.CALL, Kind.CALL_INDIRECT, Kind.TRANSACTION, Kind.BREAKPOINT, Kind.IMMOVABLE)
 
 
-def whole_loop(text: Text, patch: int, end: int, entry: int, window: int) -> list[Step] | None:
+def whole_loop(code: bytes, entry: int, window: int) -> list[Step] | None:
     """The instructions from a function's patch address to its last jump back, or None if they cannot be moved together.
 
-    ``patch`` and ``end`` are the places of the patch address and of the function's end; ``entry`` is the function's first
-    byte as a distance from the patch address; ``window`` is how many bytes are displaced in any case.
+    ``code`` is the function from its patch address on; ``entry`` is its first byte as a distance from there; ``window``
+    is how many bytes are displaced in any case.
     """
-    if end - patch > _LARGEST_FUNCTION:
+    if len(code) > _LARGEST_FUNCTION:
         return None
-    steps = decode_steps(text.bytes_at(patch, end - patch), end - patch)
-    if steps is None or any(step.kind == Kind.JUMP_INDIRECT for step in steps):
+    steps = decode_steps(code, len(code))
+    if not steps or any(step.kind == Kind.JUMP_INDIRECT for step in steps):
         return None
     size = _closed_size(steps, entry, window)
     moved = [step for step in steps if step.end <= size]

@@ -19,7 +19,7 @@ _BEHIND_EVERYTHING = np.iinfo(np.int64).max
 
 
 class Owners:
-    """Pieces of code sorted by start: ``start`` and ``end`` are places; ``row`` is the function, NOBODY for a left-out piece."""
+    """Pieces of code by ``start`` and ``end`` (places); ``row`` is the function, NOBODY for a left-out piece."""
 
     def __init__(self, text: Text, functions: FunctionTable) -> None:
         parts = functions.parts

@@ -1,16 +1,16 @@
 """Places of text whose address is stored in data: function pointers, computed gotos, jump tables.
 
-Absolute addresses are found in every aligned word of data: pointers of programs at fixed addresses, and the addends of
-relocations of position-independent ones, which lie in .rela.dyn or (DT_RELR) in place. A short text looks like a small
-address (0x656d61 is "ame"), so where a table is meant, a neighbour must lead to the same function. Tables of 32-bit distances, the
-jump tables of position-independent code, begin at an address that the function loads with `lea`; each is followed until
-an entry leaves text or the next table begins.
+Absolute addresses are found in every aligned word of data: pointers of programs at fixed addresses, and the addends
+of relocations of position-independent ones, which lie in .rela.dyn or (DT_RELR) in place. A short text looks like a
+small address (0x656d61 is "ame"), so where a table is meant, a neighbour must lead to the same function. Tables of
+32-bit distances, the jump tables of position-independent code, begin at an address that the function loads with
+`lea`; each is followed until an entry leaves text or the next table begins.
 
-Such a table can name a function's first five bytes: at -Os and -O1 loop heads are not aligned, and a `switch` in a loop
-may send a case straight to a head behind a two-byte first instruction. A landing pad cannot lie there: an unwinder enters
-it with the frame of the call that threw, at least eight bytes deeper than at the entry (calls keep the stack aligned),
-while code reached from the entry by falling through has the entry's depth, and unwind tables know one depth for each
-place; and landing pad 0 of a call-site table means "none".
+Such a table can name a function's first five bytes: at -Os and -O1 loop heads are not aligned, and a `switch` in a
+loop may send a case straight to a head behind a two-byte first instruction. A landing pad cannot lie there: an
+unwinder enters it with the frame of the call that threw, at least eight bytes deeper than at the entry (calls keep
+the stack aligned), while code reached from the entry by falling through has the entry's depth, and unwind tables know
+one depth for each place; and landing pad 0 of a call-site table means "none".
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _has_neighbour(words: Places, index: npt.NDArray[np.int64], owners: Owners) 
 
 
 def immediates_in_code(text: Text, marks: Marks) -> Places:
-    """Marked places whose address, if it has 32 bits, stands anywhere in text: what code at fixed addresses may load."""
+    """Marked places whose 32-bit address stands anywhere in text: what code at fixed addresses may load."""
     dwords = text.dwords()
     found = [np.zeros(0, np.int64)]
     for first, last in text.ranges:
@@ -97,14 +97,14 @@ def targets_of_tables(image: Image, text: Text, owners: Owners, marks: Marks) ->
         data = np.frombuffer(image.read(segment.address, segment.file_size), np.uint8)
         chosen = (table >= offset) & (table < offset + segment.file_size)
         end = np.minimum(limit[chosen], offset + segment.file_size)
-        for targets, of in _follow(data, offset, table[chosen], end, owner[chosen], text.size):
-            marked = marks[targets] != 0
-            targets, of = targets[marked], of[marked]
-            found.append(targets[(of == NOBODY) | (of == owners.rows_at(targets))])
+        for reached, of in _follow(data, offset, table[chosen], end, owner[chosen], text.size):
+            marked = marks[reached] != 0
+            target, of_table = reached[marked], of[marked]
+            found.append(target[(of_table == NOBODY) | (of_table == owners.rows_at(target))])
     return np.unique(np.concatenate(found))
 
 
-def _follow(
+def _follow(  # noqa: PLR0917
     data: npt.NDArray[np.uint8], offset: int, table: Places, end: Places, owner: npt.NDArray[np.int64], size: int
 ) -> Iterator[tuple[Places, npt.NDArray[np.int64]]]:
     """The n-th entries of all tables that have so many, for n = 0, 1, …: where they lead, and whose table it is."""

@@ -5,14 +5,16 @@ be filled in once the thunk's address is known is listed as fixups. Functions th
 
 What changes on the way:
 
-- rip-relative operands get a new displacement; jumps and conditional jumps get 32 bits (flags are left alone by all of it);
+- rip-relative operands get a new displacement; jumps and conditional jumps get 32 bits (flags are left alone by all
+  of it);
 - `loop`, `jrcxz` and their kin have 8-bit targets only: they hop over a short jump onto a long one;
-- a jump to a displaced instruction goes to its copy; a jump to the function's own entry does too (it is a loop, not a call);
-- a call pushes its original successor and jumps, because a return address in a thunk would be unknown to unwinders, and
-  gets by without a register or flag: `push imm32` writes the low half sign-extended, `mov dword [rsp+4], imm32` the high
-  half. Its successor must not lie within the overwritten bytes, so a call that is followed by less than that is refused.
-  On hardware with shadow stacks enabled such a function must not be hooked: its callee's return was announced by no
-  call (flag EMULATED_CALL of the plan).
+- a jump to a displaced instruction goes to its copy; a jump to the function's own entry does too (it is a loop, not a
+  call);
+- a call pushes its original successor and jumps, because a return address in a thunk would be unknown to unwinders,
+  and gets by without a register or flag: `push imm32` writes the low half sign-extended, `mov dword [rsp+4], imm32`
+  the high half. Its successor must not lie within the overwritten bytes, so a call that is followed by less than that
+  is refused. On hardware with shadow stacks enabled such a function must not be hooked: its callee's return was
+  announced by no call (flag EMULATED_CALL of the plan).
 """
 
 from __future__ import annotations
@@ -42,8 +44,9 @@ class FixupKind(IntEnum):
 class Fixup:
     """Four bytes of the body to be filled in.
 
-    ``field`` and ``end`` are offsets in the body: where the bytes lie and where their instruction ends. ``target`` is an
-    address, as a distance from the first displaced byte. RELATIVE: target − end; LOW, HIGH: halves of the target's address.
+    ``field`` and ``end`` are offsets in the body: where the bytes lie and where their instruction ends. ``target`` is
+    an address, as a distance from the first displaced byte. RELATIVE: target − end; LOW, HIGH: halves of the target's
+    address.
     """
 
     field: int
@@ -81,20 +84,23 @@ class Recipe:
         return any(row.starts and row.original == original for row in self.rows)
 
 
-def relocate(steps: list[Step], entry: int) -> Recipe | Reason:
+def relocate(steps: list[Step], entry: int, overwritten: int = JUMP_SIZE) -> Recipe | Reason:
     """The recipe for these instructions, or why there is none.
 
-    ``entry`` is the function's first byte as a distance from the first step (0, or −4 where endbr64 stays in front).
+    ``entry`` is the function's first byte as a distance from the first step (0, or −4 where endbr64 stays in front);
+    ``overwritten`` is how many of the original bytes will change.
     """
     displaced = steps[-1].end
+    if _reads_return_address(steps):
+        return Reason.LOOKS_AT_RETURN_ADDRESS
     places = _places(steps)
     builder = _Builder()
     for step in steps:
         if step.kind in (Kind.BREAKPOINT, Kind.IMMOVABLE):
             return Reason.NOT_RELOCATABLE
-        if step.kind in (Kind.CALL, Kind.CALL_INDIRECT) and step.end < max(JUMP_SIZE, displaced):
+        if step.kind in (Kind.CALL, Kind.CALL_INDIRECT) and step.end < max(overwritten, displaced):
             return Reason.NOT_RELOCATABLE
-        if step.kind not in _BRANCHES and 0 < step.target < JUMP_SIZE:
+        if step.kind not in _BRANCHES and 0 < step.target < overwritten:
             # It calls, reads or names a byte that will be overwritten.
             return Reason.NOT_RELOCATABLE
         inside = 0 if step.target == entry else step.target
@@ -109,6 +115,18 @@ def relocate(steps: list[Step], entry: int) -> Recipe | Reason:
         builder.row(displaced, starts=False)
         builder.emit(b"\xe9" + _FOUR, displaced)
     return Recipe(displaced, bytes(builder.body), tuple(builder.fixups), tuple(builder.rows), builder.emulates_call)
+
+
+def _reads_return_address(steps: list[Step]) -> bool:
+    """Whether one of them loads or pops the top of the stack while that is the return address."""
+    depth = 0
+    for step in steps:
+        if step.reads_top and depth == 0:
+            return True
+        if step.stack is None or step.ends:
+            return False
+        depth += step.stack
+    return False
 
 
 _BRANCHES = (Kind.JUMP, Kind.CONDITIONAL, Kind.LOOP)
@@ -168,7 +186,8 @@ class _Builder:
         if step.kind == Kind.JUMP:
             code = b"\xe9"
         elif step.kind == Kind.CONDITIONAL:
-            # The condition is the low half of the opcode: 0f 8x disp32, or 7x disp8 (0f is no prefix, so it tells them apart).
+            # The condition is the low half of the opcode: 0f 8x disp32, or 7x disp8 (0f is no prefix, so it tells
+            # them apart).
             opcode = step.code[-5] if step.code[-6:-5] == b"\x0f" else step.code[-2]
             code = bytes((0x0F, 0x80 | (opcode & 15)))
         else:

@@ -9,8 +9,9 @@ A block of thunks, at an address that the caller has found within ±2 GiB of the
     body:    displaced instructions, re-encoded (relocate.py)
              jmp patch address + displaced
 
-Thunks begin at multiples of 16. Of the original code exactly five bytes change, the jump itself: bytes behind it that
-belonged to a displaced instruction stay, since nobody executes them (see jumps.py) and less is to be put back.
+Thunks begin at multiples of 16. Of the original code only the jump itself changes: bytes behind it that belonged to a
+displaced instruction stay, since nobody executes them (see collisions.py) and less is to be put back. A function with a
+short jump has two patches: its hole, which holds the jump of five bytes, and the two bytes that lead there.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.plan import ModulePlan
 from shadowgraph.patch.relocate import JUMP_SIZE, FixupKind, Recipe
+from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE
 
 __all__ = ["HEAD_SIZE", "PC_ROW", "RECORD", "ThunkBlock", "encode_thunks", "thunk_space"]
 
@@ -32,8 +35,9 @@ _Ints = npt.NDArray[np.int64]
 # struct sg_function of native/include/shadowgraph/arena.h; a test holds the two equal.
 RECORD = np.dtype([("body", "<u8"), ("id", "<u4"), ("flags", "<u4"), ("values", "<u8"), ("variant", "<u8")])
 
-# One instruction of a thunk. A thread standing at ``thunk`` stands, in truth, at ``original``, with ``pushed`` bytes of a
-# displaced call's return address on the stack already. ``starts`` marks where a thread that stands at ``original`` may go on.
+# One instruction of a thunk. A thread standing at ``thunk`` stands, in truth, at ``original``, with ``pushed`` bytes
+# of a displaced call's return address on the stack already. ``starts`` marks where a thread that stands at
+# ``original`` may go on.
 PC_ROW = np.dtype([("thunk", "<u8"), ("original", "<u8"), ("function", "<u4"), ("pushed", "u1"), ("starts", "?")])
 
 _ALIGNMENT = 16
@@ -42,7 +46,7 @@ HEAD_SIZE = 18
 _SAVE_R11 = b"\x4c\x89\x5c\x24\xd0"
 _LEA_R11 = b"\x4c\x8d\x1d"
 _LEA_END = len(_SAVE_R11) + len(_LEA_R11) + 4
-_JMP_DIRECT, _JMP_LITERAL = b"\xe9", b"\xff\x25"
+_JMP_DIRECT, _JMP_SHORT, _JMP_LITERAL = b"\xe9", b"\xeb", b"\xff\x25"
 _FILLER = 0xCC
 
 
@@ -55,11 +59,14 @@ class ThunkBlock:
     ``chosen``        int64[m], rows of the plan, in the order of the records
     ``thunk``, ``body``  uint64[m], where each thunk and its body lie
     ``patch_address`` uint64[p], where to write; ``patched`` int64[p] which of the m it belongs to
+    ``patch_size``    uint8[p], how many bytes change there: 5, or 2 for a short jump
     ``original``      uint8[p, 5], what the file has there
-    ``replacement``   uint8[p, 5], the jump to the thunk
+    ``replacement``   uint8[p, 5], the jump; bytes from ``patch_size`` on are as in ``original``
+    ``requires``      int64[p], the patch that must be in place before this one is right (and gone after it), or −1
     ``pc_map``        PC_ROW[…], sorted by ``thunk``; ``function`` is an index into the m
 
-    Those of the m that cannot reach what they need from where they are (``out_of_reach``, int64) have no patch.
+    Those of the m that cannot reach what they need from where they are, or whose lender is missing, have no patch
+    (``out_of_reach``, int64).
     """
 
     code: bytes
@@ -69,6 +76,8 @@ class ThunkBlock:
     body: npt.NDArray[np.uint64]
     patch_address: npt.NDArray[np.uint64]
     patched: _Ints
+    patch_size: npt.NDArray[np.uint8]
+    requires: _Ints
     original: npt.NDArray[np.uint8]
     replacement: npt.NDArray[np.uint8]
     pc_map: npt.NDArray[np.void]
@@ -81,7 +90,7 @@ def thunk_space(plan: ModulePlan, indexes: Indexes) -> int:
     return _LITERAL_SIZE + int(_sizes(columns, _chosen_recipes(plan, indexes)).sum())
 
 
-def encode_thunks(
+def encode_thunks(  # noqa: PLR0917
     plan: ModulePlan,
     indexes: Indexes,
     load_bias: int,
@@ -91,7 +100,8 @@ def encode_thunks(
     enter: int,
     flags: int | Indexes = 0,
 ) -> ThunkBlock:
-    """Thunks for rows ``indexes`` of the plan, for a module loaded at ``load_bias`` (0 for a program at fixed addresses).
+    """Thunks for rows ``indexes`` of the plan, for a module loaded at ``load_bias`` (0 for a program at fixed
+    addresses).
 
     ``function_ids`` and ``flags`` go into the records, one each for a row (``flags`` may be one number for all);
     ``thunk_base`` must be a multiple of 16. ValueError for rows that are not hookable.
@@ -113,12 +123,7 @@ def encode_thunks(
     good = _write_heads(code, thunk - thunk_base, record - thunk, enter - thunk_base)
     columns.write_bodies(code, recipes, body - thunk_base)
     good &= columns.fill_in(code, recipes, body - thunk_base, body, patch)
-    distance = thunk - (patch + JUMP_SIZE)
-    good &= _fits(distance)
-    kept = np.flatnonzero(good)
-    replacement = np.empty((len(kept), JUMP_SIZE), np.uint8)
-    replacement[:, 0] = _JMP_DIRECT[0]
-    replacement[:, 1:] = _dwords(distance[kept])
+    patches = _patches(plan, chosen, load_bias, thunk, good)
 
     records = np.zeros(count, RECORD)
     records["body"] = body
@@ -130,12 +135,59 @@ def encode_thunks(
         chosen=chosen,
         thunk=thunk.astype(np.uint64),
         body=body.astype(np.uint64),
-        patch_address=patch[kept].astype(np.uint64),
-        patched=kept,
-        original=plan.original[chosen[kept]],
-        replacement=replacement,
+        patch_address=patches.address.astype(np.uint64),
+        patched=patches.owner,
+        patch_size=patches.size,
+        requires=patches.requires,
+        original=patches.original,
+        replacement=patches.replacement,
         pc_map=columns.pc_map(recipes, thunk, body, patch),
-        out_of_reach=np.flatnonzero(~good),
+        out_of_reach=np.setdiff1d(np.arange(count), patches.owner),
+    )
+
+
+@dataclass(frozen=True)
+class _Patches:
+    address: _Ints
+    owner: _Ints
+    size: npt.NDArray[np.uint8]
+    requires: _Ints
+    original: npt.NDArray[np.uint8]
+    replacement: npt.NDArray[np.uint8]
+
+
+def _patches(plan: ModulePlan, chosen: _Ints, load_bias: int, thunk: _Ints, good: npt.NDArray[np.bool_]) -> _Patches:
+    """Plain jumps first, then holes, then the short jumps that lead to them: what a patch requires precedes it."""
+    hole = plan.hole[chosen].astype(np.int64)
+    address = np.where(hole != 0, hole, plan.patch_address[chosen].astype(np.int64)) + load_bias
+    original = np.where((hole != 0)[:, None], plan.hole_original[chosen], plan.original[chosen])
+    distance = thunk - (address + JUMP_SIZE)
+    good = good & _fits(distance)
+    plain = np.flatnonzero(good & (hole == 0))
+    lender = plan.lender[chosen]
+    lent = lender != NOBODY
+    holed = np.flatnonzero(good & (hole != 0) & (~lent | np.isin(lender, chosen[plain])))
+
+    kept = np.concatenate([plain, holed])
+    replacement = np.empty((len(kept), JUMP_SIZE), np.uint8)
+    replacement[:, 0] = _JMP_DIRECT[0]
+    replacement[:, 1:] = _dwords(distance[kept])
+    short_address = plan.patch_address[chosen[holed]].astype(np.int64) + load_bias
+    short_original = plan.original[chosen[holed]]
+    short = short_original.copy()
+    short[:, 0] = _JMP_SHORT[0]
+    short[:, 1] = (address[holed] - (short_address + SHORT_JUMP_SIZE)).astype(np.int8).view(np.uint8)
+
+    place = {row: index for index, row in enumerate(chosen[plain].tolist())}
+    lenders = [place[row] if row != NOBODY else -1 for row in lender[holed].tolist()]
+    requires = [*([-1] * len(plain)), *lenders, *range(len(plain), len(kept))]
+    return _Patches(
+        address=np.concatenate([address[kept], short_address]),
+        owner=np.concatenate([kept, holed]),
+        size=np.concatenate([np.full(len(kept), JUMP_SIZE), np.full(len(holed), SHORT_JUMP_SIZE)]).astype(np.uint8),
+        requires=np.array(requires, np.int64),
+        original=np.concatenate([original[kept], short_original]),
+        replacement=np.concatenate([replacement, short]),
     )
 
 

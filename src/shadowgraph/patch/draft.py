@@ -1,0 +1,114 @@
+"""A plan in the making: what is known of each function so far. The steps that fill it in are modules of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.image.reasons import Reason
+from shadowgraph.patch.jumps import Jumps, confirmed, find_jumps
+from shadowgraph.patch.owners import NOBODY, Owners
+from shadowgraph.patch.recipes import RecipeBook
+from shadowgraph.patch.references import addresses_in_data, targets_of_tables
+from shadowgraph.patch.text import Marks, Places, Text
+
+if TYPE_CHECKING:
+    from shadowgraph.image.functions import FunctionTable
+    from shadowgraph.image.image import Image
+
+__all__ = ["ENDBR64", "Draft", "Rows"]
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+ENDBR64 = b"\xf3\x0f\x1e\xfa"
+
+
+class Draft:
+    """Columns over the rows of the function table; places, not addresses.
+
+    ``start``, ``end``  the function; ``patch`` where it may be patched: behind `endbr64` if it begins with one, which
+                        indirect branches need to find; −1 where there is no text
+    ``reason``          uint8, :class:`Reason`; ``flags`` uint8, PlanFlag
+    ``recipe``          int32, index into ``book``, −1 while there is none
+    ``free``            int64, bytes from ``patch`` on that may be overwritten: up to the first one that is jumped to
+    ``hole``, ``lender``  int64, see short_jumps.py; −1 where the jump is a plain one
+    """
+
+    def __init__(
+        self, image: Image, functions: FunctionTable, only: Sequence[int] | npt.NDArray[np.integer] | None
+    ) -> None:
+        self.image = image
+        self.functions = functions
+        self.text = Text(image)
+        self.owners = Owners(self.text, functions)
+        self.book = RecipeBook()
+        count = len(functions)
+        self.start = self.text.places(functions.start)
+        self.end = self.start + np.minimum(functions.size.astype(np.int64), self.text.room(self.start))
+        self.patch = np.where(self.start >= 0, _behind_endbr64(self.text, np.maximum(self.start, 0)), -1)
+        self.reason = np.where(self.start < 0, np.uint8(Reason.NOT_CODE), np.uint8(0))
+        self.reason = np.where(functions.refused != 0, functions.refused, self.reason).astype(np.uint8)
+        self.not_chosen = np.zeros(count, np.bool_)
+        if only is not None:
+            self.not_chosen[:] = True
+            self.not_chosen[np.asarray(only, np.int64)] = False
+            self.reason[self.not_chosen] = Reason.NOT_CHOSEN
+        self.flags = np.zeros(count, np.uint8)
+        self.recipe = np.full(count, -1, np.int32)
+        self.free = self.end - self.patch
+        self.hole = np.full(count, -1, np.int64)
+        self.lender = np.full(count, NOBODY, np.int64)
+
+    @property
+    def open(self) -> Rows:
+        """Rows that nothing speaks against so far."""
+        return np.flatnonzero(self.reason == 0)
+
+    def displaced(self, rows: Rows) -> Places:
+        """How many bytes of each row's code are displaced; 0 without a recipe."""
+        return self.book.sizes()[self.recipe[rows]]
+
+    def code_of(self, row: int) -> bytes:
+        """A function's bytes from its patch address to its end, or to where something else begins."""
+        end = min(int(self.end[row]), int(self.owners.next_start(self.start[row : row + 1])[0]))
+        return self.text.bytes_at(int(self.patch[row]), max(end - int(self.patch[row]), 0))
+
+    def entry(self, row: int) -> int:
+        """A function's first byte as a distance from its patch address: 0, or −4 behind `endbr64`."""
+        return int(self.start[row] - self.patch[row])
+
+    # --- who goes where ---
+
+    def find(self, marks: Marks, wanted: Callable[[Jumps], npt.NDArray[np.bool_]] | None = None) -> Jumps:
+        """All branches to marked places, and `lea` of them; ``wanted`` tells which are worth decoding around."""
+        candidates = find_jumps(self.text, self.owners, marks)
+        if wanted is not None:
+            candidates = candidates.take(wanted(candidates))
+        return candidates.take(confirmed(self.text, self.owners, candidates))
+
+    def references(self, marks: Marks) -> Places:
+        """Marked places that tables lead to."""
+        in_data = addresses_in_data(self.image, self.text, marks, self.owners)
+        return np.concatenate([in_data, targets_of_tables(self.image, self.text, self.owners, marks)])
+
+    def source_row(self, jumps: Jumps) -> Rows:
+        """The function that each jump is part of, NOBODY for cold parts and unowned text."""
+        return np.where(jumps.owner == NOBODY, NOBODY, self.owners.row[jumps.owner] if len(self.owners.row) else NOBODY)
+
+    def row_within(self, rows: Rows, sizes: Places, places: Places) -> npt.NDArray[np.int64]:
+        """Index into ``rows`` (sorted by patch address) of the one less than ``sizes`` behind whose patch address each
+        place lies, the patch address itself excluded; NOBODY if there is none.
+        """
+        if not len(rows):
+            return np.full(len(places), NOBODY)
+        index = np.searchsorted(self.patch[rows], places, side="left") - 1
+        return np.where((index >= 0) & (places < self.patch[rows][index] + sizes[index]), index, NOBODY)
+
+
+def _behind_endbr64(text: Text, start: Places) -> Places:
+    first = text.data[start[:, None] + np.arange(len(ENDBR64))]
+    begins = (first == np.frombuffer(ENDBR64, np.uint8)).all(axis=1)
+    return start + np.where(begins, len(ENDBR64), 0)
