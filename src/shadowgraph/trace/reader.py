@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from shadowgraph.errors import UsageError
@@ -123,7 +122,8 @@ class Trace:
     def _table(self, name: str, schema: pa.Schema) -> pa.Table:
         """A small table; where it is damaged, an empty one and a problem."""
         try:
-            return pq.read_table(self._data / name)
+            # Not read_table, which takes half a second to import what it needs.
+            return pq.ParquetFile(self._data / name).read(use_threads=False)
         except (OSError, pa.ArrowException) as error:
             self.problems.append(f"{name} cannot be read and was left out ({_first_line(error)})")
             return schema.empty_table()
@@ -168,6 +168,8 @@ def _recover(folder: Path, metadata: dict[str, Any], progress: Progress | None) 
 
 def _in_flight(batch: pa.RecordBatch, begin: int | None, end: int | None) -> Any:
     """Which calls of a batch were in flight between two times."""
+    import pyarrow.compute as pc
+
     start, duration = batch.column("start_ns"), batch.column("duration_ns")
     before = pc.less(start, end) if end is not None else pa.scalar(True)
     after = pc.greater_equal(pc.add(start, duration), begin) if begin is not None else pa.scalar(True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from shadowgraph.image import demangle
 from shadowgraph.trace.reader import Trace
 
 __all__ = ["Names"]
@@ -22,17 +21,17 @@ class Names:
         self._lines = lines
 
     @cached_property
-    def _rows(self) -> dict[int, tuple[str, str, str | None]]:
-        """Name, module and source line of each function that was called, by id."""
+    def _rows(self) -> dict[int, tuple[str, str, str | None, str]]:
+        """Name, module, source line and name in the file of each function that was called, by id."""
         table = self._trace.functions
         columns = ["function", "name", "module", "file", "line"]
         called = [
             row for row in zip(*(table[name].to_pylist() for name in [*columns, "calls"]), strict=True) if row[-1]
         ]
         names = [row[1] for row in called]
-        shown = names if self._raw else demangle(names)
+        shown = names if self._raw else _demangled(names)
         return {
-            row[0]: (name, row[2], f"{row[3]}:{row[4]}" if row[3] else None)
+            row[0]: (name, row[2], f"{row[3]}:{row[4]}" if row[3] else None, row[1])
             for row, name in zip(called, shown, strict=True)
         }
 
@@ -40,7 +39,7 @@ class Names:
     def _own_module(self) -> str:
         """The module whose functions need no module beside their name: the program that was recorded."""
         program = str(self._trace.metadata.get("program", "")).rsplit("/", 1)[-1]
-        modules = {module for _, module, _ in self._rows.values()}
+        modules = {module for _, module, _, _ in self._rows.values()}
         return modules.pop() if len(modules) == 1 else program
 
     @property
@@ -52,6 +51,11 @@ class Names:
         """The name alone."""
         row = self._rows.get(function)
         return row[0] if row else f"function_{function}"
+
+    def raw(self, function: int) -> str:
+        """The name as it is in the file."""
+        row = self._rows.get(function)
+        return row[3] if row else f"function_{function}"
 
     def module(self, function: int) -> str:
         """The short name of the module."""
@@ -96,3 +100,12 @@ class Names:
     def process(self, process: int) -> tuple[str, int]:
         """Command and pid of a process."""
         return self._processes.get(process, ("", 0))
+
+
+def _demangled(names: list[str]) -> list[str]:
+    """Names as their programmers wrote them."""
+    if not any(name.startswith(("_Z", "_R")) for name in names):
+        return names
+    from shadowgraph.image.demangle import demangle
+
+    return demangle(names)
