@@ -23,6 +23,8 @@ __all__ = ["Image", "Segment", "TextRange", "TlsSegment", "build_id_of", "image_
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME, DT_FLAGS_1 = 0, 1, 5, 10, 14, 0x6FFFFFFB
 DF_1_PIE = 0x08000000
 NT_GNU_BUILD_ID = 3
+# User addresses have 47 bits (56 with five page-table levels, which nothing is linked for).
+ADDRESS_LIMIT = 1 << 47
 PLT_SECTION_NAMES = frozenset({".plt", ".plt.got", ".plt.sec", ".plt.bnd", ".iplt"})
 
 _MACHINES = {
@@ -102,6 +104,8 @@ class Image:
         ]
         for segment in self.segments:
             file.slice(segment.file_offset, segment.file_size)
+            if segment.end > ADDRESS_LIMIT or segment.file_size > segment.memory_size:
+                raise DamagedFile(f"no program can have its segment at {segment.address:#x}")
 
     def __repr__(self) -> str:
         return f"<Image {self.path}>"

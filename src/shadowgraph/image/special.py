@@ -124,7 +124,7 @@ _BY_PATTERN: list[tuple[Reason, str, str]] = [
     (Reason.MANAGED_STACK, "Builtins_", ".*"),
     (Reason.MANAGED_STACK, "_ZN2v88internal", r"L?\d+(?:Builtin_|Runtime_|Stats_Runtime_|Builtin_Impl_|__RT_impl_).*"),
     # OCaml's compiled functions: camlModule__name_123 (4.x) and camlModule.name_123 (5.x).
-    (Reason.MANAGED_STACK, "caml", r"[A-Z]\w*(?:__|\.)\w+"),
+    (Reason.MANAGED_STACK, "caml", r"[A-Z][\w.]*(?:__|\.)\w+"),
 ]
 
 _KEY_BYTES = 8
