@@ -46,9 +46,14 @@ SG_HIDDEN int sg_on_own_stack(struct sg_thread *thread, uint64_t address);
 SG_HIDDEN int sg_find_mapping(uint64_t address, uint64_t *low, uint64_t *high, int *guarded);
 
 /* blocks.c */
-SG_HIDDEN uint32_t sg_block_take(struct sg_thread *thread, uint32_t previous);
+SG_HIDDEN uint32_t sg_block_take(struct sg_thread *thread, struct sg_frame *below);
+SG_HIDDEN void sg_frames_prepare(struct sg_frame *frames, uint32_t count, struct sg_frame *below);
 SG_HIDDEN void sg_blocks_reclaim(struct sg_thread *thread);
 SG_HIDDEN void sg_blocks_after_fork(struct sg_thread *former);
+
+/* holes.c */
+SG_HIDDEN struct sg_frame *sg_holes_use(struct sg_thread *thread, struct sg_frame *below, uint64_t slot, int everywhere);
+SG_HIDDEN void sg_holes_give_back(struct sg_thread *thread, struct sg_frame *sentinel);
 
 /* frames.c */
 SG_HIDDEN int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
@@ -82,6 +87,16 @@ static inline int sg_swap_own(void *word, uint64_t old, uint64_t new)
     uint8_t done;
     __asm__ volatile("cmpxchg %3, %1\n\tsete %0" : "=q"(done), "+m"(*(uint64_t *)word), "+a"(old) : "r"(new) : "memory", "cc");
     return done;
+}
+
+static inline uint64_t sg_site_of(const struct sg_frame *frame)
+{
+    return (uint64_t)sg_sites + (uint64_t)(frame - sg_frames) * SG_STRIDE;
+}
+
+static inline int sg_is_sentinel(const struct sg_frame *frame)
+{
+    return !frame->site;
 }
 
 static inline int sg_in_flight(uint64_t slot)

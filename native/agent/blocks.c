@@ -11,26 +11,37 @@ static struct sg_open inherited_call;
 
 static uint32_t search_at;
 
-static void prepare_frames(uint32_t block)
+static uint64_t depth_of(const struct sg_frame *frame)
+{
+    return (frame->bias + sg_arena->tick_base) >> SG_START_BITS;
+}
+
+/*
+ * Makes frames[0] a start sentinel above `below` (0: nothing below) and frames[1] to frames[count - 1] free. Frames that
+ * would be too deep to be traced are marked; what follows the last one must be no free frame.
+ */
+void sg_frames_prepare(struct sg_frame *frames, uint32_t count, struct sg_frame *below)
+{
+    uint64_t depth = below ? depth_of(below) + (below->site != 0) : 0;
+    for (uint32_t i = 1; i < count; i++, depth++) {
+        frames[i].bias = ((depth < 0xffff ? depth : 0xffff) << SG_START_BITS) - sg_arena->tick_base;
+        frames[i].slot = sg_settings.depth_limit && depth >= sg_settings.depth_limit ? SG_SLOT_CUT : (uint64_t)SG_SLOT_FREE;
+    }
+    frames[0].bias = frames[1].bias;
+    frames[0].site = 0;
+    frames[0].target = (uint64_t)below;
+    frames[0].original = count;
+    frames[0].slot = below && sg_in_flight(below->slot) ? below->slot : (uint64_t)SG_SLOT_START;
+}
+
+static void prepare_block(uint32_t block, struct sg_frame *below)
 {
     struct sg_frame *frames = sg_block_frames(block);
     struct sg_open *open = sg_open_calls + (sg_blocks[block].chunk - 1) * SG_BLOCK_FRAMES;
-    uint64_t depth = sg_blocks[block].depth;
-    for (uint32_t i = 0; i < SG_BLOCK_FRAMES; i++) {
-        uint64_t own = depth + i - 1;
-        uint64_t shown = own < 0xffff ? own : 0xffff;
-        frames[i] = (struct sg_frame){
-            .slot = (uint64_t)SG_SLOT_FREE,
-            .bias = (shown << SG_START_BITS) - sg_arena->tick_base,
-            .open = open + i,
-            .site = (uint64_t)sg_sites + (uint64_t)(frames + i - sg_frames) * SG_STRIDE,
-        };
-        if (i && sg_settings.depth_limit && own >= sg_settings.depth_limit)
-            frames[i].slot = SG_SLOT_CUT;
-    }
-    frames[0].slot = (uint64_t)SG_SLOT_START;
-    if (frames[SG_BLOCK_FRAMES - 1].slot != SG_SLOT_CUT)
-        frames[SG_BLOCK_FRAMES - 1].slot = SG_SLOT_END;
+    for (uint32_t i = 0; i < SG_BLOCK_FRAMES; i++)
+        frames[i] = (struct sg_frame){.open = open + i, .site = sg_site_of(frames + i)};
+    sg_frames_prepare(frames, SG_BLOCK_FRAMES - 1, below);
+    frames[SG_BLOCK_FRAMES - 1].slot = frames[SG_BLOCK_FRAMES - 2].slot == SG_SLOT_CUT ? SG_SLOT_CUT : SG_SLOT_END;
 }
 
 static uint32_t take_chunk(uint32_t thread)
@@ -60,7 +71,7 @@ static void give_back(uint32_t block)
 static int awaited(struct sg_frame *frame)
 {
     uint64_t held, slot = frame->slot;
-    if (!sg_in_flight(slot) || !frame->original)
+    if (!sg_in_flight(slot) || !frame->original || sg_is_sentinel(frame))
         return 0;
     return sg_peek(slot, &held) && held == sg_site_return(frame);
 }
@@ -90,22 +101,22 @@ static uint32_t find_free(void)
 }
 
 /*
- * Gives a thread one more block, above `previous` (index + 1; 0: its first). Returns its index + 1, or 0 if there is none.
- * Called with the lock held.
+ * Gives a thread one more block, to be used above the frame `below` (0: its first). Returns its index + 1, or 0 if there is
+ * none. Called with the lock held.
  */
-uint32_t sg_block_take(struct sg_thread *thread, uint32_t previous)
+uint32_t sg_block_take(struct sg_thread *thread, struct sg_frame *below)
 {
     uint32_t found = find_free();
     uint32_t chunk = found ? take_chunk(thread->index) : 0;
     if (!chunk)
         return 0;
-    struct sg_block *block = &sg_blocks[found - 1];
-    *block = (struct sg_block){.owner = thread, .previous = previous, .chunk = chunk};
-    if (previous) {
-        block->depth = sg_blocks[previous - 1].depth + SG_BLOCK_FRAMES - 2;
-        sg_blocks[previous - 1].next = found;
-    }
-    prepare_frames(found - 1);
+    sg_blocks[found - 1] = (struct sg_block){.owner = thread, .chunk = chunk};
+    prepare_block(found - 1, below);
+    if (thread->newest_block)
+        sg_blocks[thread->newest_block - 1].next = found;
+    else
+        thread->first_block = found;
+    thread->newest_block = found;
     return found;
 }
 
@@ -119,7 +130,7 @@ void sg_blocks_reclaim(struct sg_thread *dead)
         next = sg_blocks[at - 1].next;
         for (uint32_t i = 1; i < SG_BLOCK_FRAMES - 1; i++) {
             struct sg_frame *frame = frames + i;
-            if (!sg_in_flight(frame->slot))
+            if (!sg_in_flight(frame->slot) || sg_is_sentinel(frame))
                 continue;
             if (awaited(frame) && !sg_on_own_stack(dead, frame->slot))
                 keep = 1;

@@ -16,11 +16,6 @@ static int is_site(uint64_t address)
     return address - (uint64_t)sg_sites < (uint64_t)SG_STRIDE * SG_FRAMES;
 }
 
-static int is_sentinel(const struct sg_frame *frame)
-{
-    return (frame - sg_frames) % SG_BLOCK_FRAMES == 0;
-}
-
 static uint64_t duration_of(const struct sg_frame *frame, uint64_t now)
 {
     return now + frame->bias - frame->open->start;
@@ -33,29 +28,70 @@ static void pop(struct sg_thread *thread, struct sg_frame *frame)
     sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1));
 }
 
-/* From the empty newest block back to the one below it. */
+/* From frames that are all free to those below. */
 static int step_back(struct sg_thread *thread, struct sg_frame *sentinel)
 {
-    uint32_t previous = sg_blocks[sg_block_of(sentinel)].previous;
-    if (!previous)
+    if (!sentinel->target)
         return 0;
-    struct sg_frame *last = sg_block_frames(previous - 1) + SG_BLOCK_FRAMES - 2;
-    sg_swap_own(&thread->top, (uint64_t)sentinel, (uint64_t)last);
+    if (sg_swap_own(&thread->top, (uint64_t)sentinel, sentinel->target))
+        sg_holes_give_back(thread, sentinel);
     return 1;
 }
 
-/* Records a call that was left without returning and takes its frame out of flight. */
-void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame)
+/*
+ * Tail calls. A function reached by a tail call finds a site in its slot. It gets a frame of its own, with no original
+ * address, and runs without a site: the one return of the frame that owns the slot ends all of them (R19). They are linked
+ * from that frame, newest first, by their targets; wherever they lie, since a coroutine's tail call comes on top of others.
+ */
+static struct sg_frame *tail_of(const struct sg_frame *frame)
+{
+    uint64_t offset = frame->target - (uint64_t)sg_frames;
+    return offset < sizeof sg_frames ? (struct sg_frame *)frame->target : 0;
+}
+
+/* The frame that owns the slot of a function that was tail-called. */
+static struct sg_frame *owner_of_slot(struct sg_frame *frame)
+{
+    while (!frame->original)
+        frame = (struct sg_frame *)frame->target;
+    return frame;
+}
+
+static void unlink_tail(struct sg_frame *frame)
+{
+    struct sg_frame *link = owner_of_slot(frame);
+    while (tail_of(link) && tail_of(link) != frame && tail_of(link)->original == 0)
+        link = tail_of(link);
+    if (link->target == (uint64_t)frame)
+        link->target = frame->target;
+}
+
+static void record_unwound(struct sg_thread *thread, struct sg_frame *frame)
 {
     uint64_t slot = frame->slot;
     if (!sg_in_flight(slot) || !sg_swap_own(&frame->slot, slot, SG_SLOT_CLAIMED))
         return;
     uint64_t function = frame->open->function & ~SG_OPEN_SLOW;
-    sg_record(thread, frame->open->start, duration_of(frame, sg_ticks()), function, SG_KIND_UNWOUND);
+    if (function)
+        sg_record(thread, frame->open->start, duration_of(frame, sg_ticks()), function, SG_KIND_UNWOUND);
     frame->open->function = 0;
 }
 
-/* Whether a frame in flight, with the current slot at or above its own, can never be returned to. */
+/* Records a call that was left without returning and takes its frame out of flight, with those that share its slot. */
+void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame)
+{
+    if (!frame->original)
+        unlink_tail(frame);
+    else
+        for (struct sg_frame *tail = tail_of(frame); tail && tail != frame; tail = tail_of(tail)) {
+            record_unwound(thread, tail);
+            tail->slot = SG_SLOT_RETURNED;
+            thread->holes++;
+        }
+    record_unwound(thread, frame);
+}
+
+/* Whether a frame in flight can never be returned to, seen from a call whose slot is `slot`. */
 int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot)
 {
     uint64_t held, own = frame->slot;
@@ -63,9 +99,7 @@ int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slo
         return 1;
     if (own < slot && sg_on_own_stack(thread, own) && sg_on_own_stack(thread, slot))
         return 1;
-    while (!frame->original && !is_sentinel(frame - 1))
-        frame--; /* a tail-called function lives as long as the frame whose slot it shares */
-    return !sg_peek(own, &held) || held != sg_site_return(frame);
+    return !sg_peek(own, &held) || held != sg_site_return(owner_of_slot(frame));
 }
 
 static int known_alive(const struct sg_thread *thread, const struct sg_frame *frame)
@@ -91,7 +125,7 @@ static void reap(struct sg_thread *thread, uint64_t slot, int tail)
         struct sg_frame *top = thread->top;
         if (slot < top->slot || (tail && slot == top->slot))
             return;
-        if (is_sentinel(top)) {
+        if (sg_is_sentinel(top)) {
             if (!step_back(thread, top))
                 return;
         } else if (sg_in_flight(top->slot)) {
@@ -105,33 +139,54 @@ static void reap(struct sg_thread *thread, uint64_t slot, int tail)
     }
 }
 
-/* Makes room above the last frame of a block. */
-static int next_block(struct sg_thread *thread, struct sg_frame *last)
+/* The block that was used above the one of `last` before, if it lies idle. */
+static struct sg_frame *block_above(struct sg_frame *last)
 {
-    static uint32_t exhausted;
-    uint32_t block = sg_block_of(last), next = sg_blocks[block].next;
-    if (!next) {
-        if (exhausted && ++exhausted % 1024)
-            return 0; /* do not search the whole pool at each call */
-        uint64_t signals = sg_lock();
-        next = sg_blocks[block].next;
-        if (!next)
-            next = sg_block_take(thread, block + 1);
-        sg_unlock(signals);
-        exhausted = !next;
-        if (!next) {
-            sg_threads_sweep(thread, 0xffffffff); /* what dead threads held is there for the next call */
-            return 0;
-        }
-    }
-    struct sg_frame *sentinel = sg_block_frames(next - 1);
-    sentinel->slot = sg_in_flight(last->slot) ? last->slot : (uint64_t)SG_SLOT_START;
-    sg_swap_own(&thread->top, (uint64_t)last, (uint64_t)sentinel);
-    return 1;
+    uint32_t above = sg_blocks[sg_block_of(last)].above;
+    struct sg_frame *frames = above ? sg_block_frames(above - 1) : 0;
+    if (!frames || !sg_swap_own(&frames->slot, SG_SLOT_IDLE, (uint64_t)SG_SLOT_START))
+        return 0;
+    if (frames->target != (uint64_t)last)
+        sg_frames_prepare(frames, SG_BLOCK_FRAMES - 1, last);
+    else if (sg_in_flight(last->slot))
+        frames->slot = last->slot;
+    return frames;
 }
 
-/* Takes the frame above the newest; 0 if there is none, counted. */
-static struct sg_frame *take(struct sg_thread *thread)
+static struct sg_frame *new_block(struct sg_thread *thread, struct sg_frame *last)
+{
+    uint64_t signals = sg_lock();
+    uint32_t block = sg_block_take(thread, last);
+    sg_unlock(signals);
+    if (!block)
+        return 0;
+    sg_blocks[sg_block_of(last)].above = block;
+    return sg_block_frames(block - 1);
+}
+
+/*
+ * Makes room above a frame behind which there is none: the block used there before, holes if there are many, a new block,
+ * or whatever holes there are.
+ */
+static int step_up(struct sg_thread *thread, struct sg_frame *last, uint64_t slot)
+{
+    struct sg_frame *frames = block_above(last);
+    if (!frames && thread->exhausted && thread->exhausted++ % 1024)
+        return 0; /* do not search everything at each call */
+    if (!frames && thread->holes >= SG_BLOCK_FRAMES)
+        frames = sg_holes_use(thread, last, slot, 0);
+    if (!frames)
+        frames = new_block(thread, last);
+    if (!frames)
+        frames = sg_holes_use(thread, last, slot, 1);
+    if (!frames)
+        sg_threads_sweep(thread, 0xffffffff); /* what dead threads held is there for the next call */
+    thread->exhausted = !frames;
+    return frames && sg_swap_own(&thread->top, (uint64_t)last, (uint64_t)frames);
+}
+
+/* Takes the frame above the newest, for a call whose slot is `slot`; 0 if there is none, counted. */
+static struct sg_frame *take(struct sg_thread *thread, uint64_t slot)
 {
     for (;;) {
         struct sg_frame *top = thread->top;
@@ -142,7 +197,7 @@ static struct sg_frame *take(struct sg_thread *thread)
         } else if (mark == SG_SLOT_CUT) {
             thread->shared->filtered++;
             return 0;
-        } else if (mark != SG_SLOT_END || !next_block(thread, top)) {
+        } else if (!step_up(thread, top, slot)) {
             thread->shared->missed++;
             return 0;
         }
@@ -160,27 +215,33 @@ static void fill(struct sg_frame *frame, uint64_t original, uint64_t target, uin
     frame->open->function = function->id;
 }
 
-/*
- * A function reached by a tail call: the slot holds a site already. It gets a frame of its own above the one whose slot
- * it shares, with no original address, and runs without a site; the one return ends both (R19).
- */
+static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame *newest)
+{
+    return (newest->bias >> SG_START_BITS) - (owner->bias >> SG_START_BITS);
+}
+
 static void enter_tail(struct sg_thread *thread, uint64_t slot, struct sg_function *function)
 {
-    struct sg_frame *top = thread->top;
-    if (top->slot != slot || is_sentinel(top)) {
-        thread->shared->missed++; /* the frame is another thread's or lies below a coroutine's */
+    struct sg_frame *owner = sg_frames + (*(uint64_t *)slot - (uint64_t)sg_sites) / SG_STRIDE;
+    struct sg_frame *newest = tail_of(owner) ? tail_of(owner) : owner;
+    if (owner->slot != slot) {
+        thread->shared->missed++; /* not a frame's own site: somebody has copied a return address */
         return;
     }
-    if ((function->flags & SG_FLAG_CALLER) && !(top->function->flags & SG_FLAG_EXECUTABLE))
+    if ((function->flags & SG_FLAG_CALLER) && !(newest->function->flags & SG_FLAG_EXECUTABLE))
         return;
-    uint64_t chain = top->original ? 1 : top->target + 1;
-    struct sg_frame *frame = chain <= TAIL_CHAIN ? take(thread) : 0;
-    if (frame) {
-        fill(frame, 0, chain, slot, function);
-    } else if (chain > TAIL_CHAIN) {
-        sg_record(thread, top->open->start, duration_of(top, sg_ticks()), top->open->function & ~SG_OPEN_SLOW, SG_KIND_TAIL);
-        fill(top, 0, chain - 1, slot, function);
+    if (newest != owner && chain_length(owner, newest) >= TAIL_CHAIN) {
+        uint64_t former = newest->open->function & ~SG_OPEN_SLOW;
+        sg_record(thread, newest->open->start, duration_of(newest, sg_ticks()), former, SG_KIND_TAIL);
+        fill(newest, 0, newest->target, slot, function);
+        return;
     }
+    struct sg_frame *frame = take(thread, slot);
+    if (!frame)
+        return;
+    fill(frame, 0, (uint64_t)newest, slot, function);
+    owner->open->function |= SG_OPEN_SLOW; /* its return ends more than itself */
+    owner->target = (uint64_t)frame;
 }
 
 /*
@@ -206,7 +267,7 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
         enter_tail(thread, address, function);
         return 0;
     }
-    struct sg_frame *frame = take(thread);
+    struct sg_frame *frame = take(thread, address);
     if (frame)
         fill(frame, original, function->body, address, function);
     return frame;
@@ -226,19 +287,16 @@ static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t no
     frame->open->function = 0;
 }
 
-/* Ends what lies above a frame that returns: tail-called functions (they return with it) and dead frames. */
-static void clear_above(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot, uint64_t now)
+/* Ends what lies above a frame that returns and can only be dead. */
+static void clear_above(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot)
 {
     while (thread->top != frame) {
         struct sg_frame *top = thread->top;
-        if (is_sentinel(top)) {
+        if (sg_is_sentinel(top)) {
             if (!step_back(thread, top))
                 return;
-        } else if (top->slot == slot && !top->original) {
-            finish(thread, top, now);
-            pop(thread, top);
         } else if (sg_in_flight(top->slot)) {
-            if (alive_elsewhere(thread, top, slot))
+            if (top->slot == slot || alive_elsewhere(thread, top, slot))
                 return;
             sg_frame_unwound(thread, top);
             pop(thread, top);
@@ -253,6 +311,32 @@ static void clear_above(struct sg_thread *thread, struct sg_frame *frame, uint64
     }
 }
 
+/* Gives back the frame of a call that is over, now if it is the newest, else when those above it have gone. */
+static void retire(struct sg_thread *thread, struct sg_frame *frame)
+{
+    int own = thread && sg_blocks[sg_block_of(frame)].owner == thread;
+    if (own && sg_is_sentinel(thread->top) && thread->top->target == (uint64_t)frame)
+        step_back(thread, thread->top);
+    frame->slot = (uint64_t)SG_SLOT_FREE;
+    if (own && sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1)))
+        return;
+    if (own)
+        thread->holes++;
+    __atomic_store_n(&frame->slot, SG_SLOT_RETURNED, __ATOMIC_RELEASE);
+}
+
+/* Ends the functions that were tail-called on the way to this return, newest first. */
+static void end_tails(struct sg_thread *thread, struct sg_frame *frame, uint64_t now)
+{
+    struct sg_frame *next;
+    for (struct sg_frame *tail = tail_of(frame); tail && tail != frame; tail = next) {
+        next = (struct sg_frame *)tail->target;
+        if (thread)
+            finish(thread, tail, now);
+        retire(thread, tail);
+    }
+}
+
 /*
  * Called by the return path for all that is not plain. `recorded`: the record is written, only the frame is to be given
  * back. Leaves the original address in the slot.
@@ -260,18 +344,15 @@ static void clear_above(struct sg_thread *thread, struct sg_frame *frame, uint64
 SG_HIDDEN void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t recorded, struct sg_exit_registers *registers)
 {
     uint64_t now = sg_ticks();
-    struct sg_block *block = &sg_blocks[sg_block_of(frame)];
     struct sg_thread *thread = sg_thread_here();
     (void)registers;
-    if (thread && block->owner == thread)
-        clear_above(thread, frame, (uint64_t)slot, now);
+    if (thread && sg_blocks[sg_block_of(frame)].owner == thread)
+        clear_above(thread, frame, (uint64_t)slot);
+    end_tails(thread, frame, now);
     if (!recorded && thread)
         finish(thread, frame, now);
     else if (!recorded && frame->open->function)
         __atomic_fetch_add(&sg_arena->dropped, 1, __ATOMIC_RELAXED);
-    frame->slot = (uint64_t)SG_SLOT_FREE;
     *slot = frame->original; /* before the frame is anybody else's: unwinders read the slot from here on */
-    if (thread && block->owner == thread && sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1)))
-        return;
-    __atomic_store_n(&frame->slot, SG_SLOT_RETURNED, __ATOMIC_RELEASE);
+    retire(thread, frame);
 }

@@ -3,12 +3,15 @@
  *
  * Shadow frames and return sites are two arrays of the same stride: frame k and site k lie a constant apart. Frames are
  * handed to threads in blocks of SG_BLOCK_FRAMES. In a block, frame 0 is the start sentinel and the last one the end
- * sentinel; neither is ever used for a call:
  *
  *     ┌──────────┬─────────┬─────────┬─── ─── ───┬─────────┬────────┐
  *     │ START    │ frame 1 │ frame 2 │           │frame 30 │ END    │   slot: START's is SG_SLOT_START, or that of the
  *     └──────────┴─────────┴─────────┴─── ─── ───┴─────────┴────────┘   block below; END's is SG_SLOT_END
  *                     ▲ thread->top: the newest frame in use
+ *
+ * sentinel; neither is ever used for a call. The start sentinel's target is the frame below, from which its thread stepped up
+ * to it. Where coroutines leave long-lived calls all over the blocks, the holes between those are used again: a run of
+ * frames that have returned becomes a small block, its first frame the start sentinel, and what follows it the end (holes.c).
  *
  * A free frame has slot SG_SLOT_FREE. Taking a frame is one instruction (xadd of top), giving it back another one
  * (cmpxchg of top), so a signal handler may come between any two instructions and even switch stacks: it finds top
@@ -19,7 +22,7 @@
 
 #include "shadowgraph/records.h"
 
-#define SG_FRAMES 65536
+#define SG_FRAMES 131072
 #define SG_BLOCKS (SG_FRAMES / 32)
 #define SG_STRIDE 64
 #define SG_STRIDE_SHIFT 6
@@ -41,7 +44,7 @@
 #define SG_SLOT_RETURNED 1 /* the call is over, but newer frames lie above: freed when they are gone */
 #define SG_SLOT_CLAIMED 3 /* dead, its record is being written */
 #define SG_SLOT_CUT 4     /* no frame here: deeper calls are not traced (--depth) */
-#define SG_SLOT_TAIL 5    /* a function tail-called by the one in the frame below; has no slot of its own */
+#define SG_SLOT_IDLE 5     /* a start sentinel whose frames are all free: the thread has stepped back from it */
 #define SG_SLOT_LAST_MARK 15
 
 /* struct sg_thread */
@@ -67,12 +70,14 @@
 #include "shadowgraph/arena.h"
 
 struct sg_frame {
-    uint64_t original; /* the return address that the caller pushed */
-    uint64_t target;   /* the body that the site calls */
+    uint64_t original; /* the return address that the caller pushed; 0: reached by a tail call; in a start sentinel: how
+                          many frames it stands for, itself included */
+    uint64_t target;   /* the body that the site calls; once that runs, of a frame that others share by tail calls: the newest
+                          of them, each of which points to the one before (frames.c); in a start sentinel: the frame below */
     uint64_t slot;     /* address of the slot, or a mark */
     uint64_t bias;     /* (depth << 48) - tick base: ticks + bias is q0 of the record */
     struct sg_open *open;
-    uint64_t site;
+    uint64_t site; /* 0: a start sentinel */
     struct sg_function *function;
     uint64_t values; /* captured values of this call, or 0 */
 };
@@ -84,24 +89,24 @@ struct sg_thread {
     uint64_t magic; /* a forked child finds 0 here (MADV_WIPEONFORK) */
     uint32_t index, tid;
     uint32_t segment; /* index + 1; 0: none */
-    uint32_t first_block;
+    uint32_t first_block, newest_block; /* the blocks it has, linked by next; index + 1 */
+    uint32_t holes;                     /* about so many frames have returned below newer ones */
+    uint32_t harvest_at;                /* block to look for holes next; index + 1 */
+    uint32_t exhausted;                 /* looked in vain for a frame so often since */
     uint64_t sequence;
     uint64_t control_block;               /* fs base */
     uint64_t stack_low, stack_high;       /* the thread's own stack, once somebody had to know */
     struct sg_frame *alive_elsewhere;     /* newest frame, looked at already: alive on another stack */
     uint64_t alive_since;                 /* its start: the frame may be another call's by now */
     uint32_t kept_first, kept_last;       /* overwrite policy: own full segments, oldest first; index + 1 */
-    uint32_t disabled;                    /* state shared with a clone: no longer safe to use */
-    uint32_t reserved;
 };
 
 struct sg_block {
     struct sg_thread *owner; /* 0: free */
-    uint32_t previous, next; /* index + 1 in the owner's chain */
-    uint32_t chunk;          /* index + 1 of its part of the table of open calls */
-    uint32_t depth;          /* of its start sentinel */
-    uint32_t inherited;      /* calls of the parent process that may still return in this forked child */
-    uint32_t reserved;
+    uint32_t next;      /* in the owner's list; index + 1 */
+    uint32_t above;     /* the block that was used above this one the last time; index + 1 */
+    uint32_t chunk;     /* its part of the table of open calls; index + 1 */
+    uint32_t inherited; /* calls of the parent process, or of a dead thread, that may still return */
 };
 
 #define SAME(type, member, offset) _Static_assert(offsetof(type, member) == (offset), #member)

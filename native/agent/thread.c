@@ -115,7 +115,6 @@ static struct sg_thread *make(uint32_t pid, uint32_t tid)
         reclaim(claimed - 1);
         return 0;
     }
-    thread->first_block = block;
     thread->top = sg_block_frames(block - 1);
     thread->magic = SG_THREAD_MAGIC;
     sg_ring_bell();

@@ -64,6 +64,50 @@ SG_EXPORT int64_t sg_sort(const struct sg_call *calls, int64_t count, uint64_t *
 SG_EXPORT int64_t sg_emit(const struct sg_call *calls, const uint32_t *order, int64_t count, uint32_t thread,
                           const struct sg_clock *clock, const struct sg_columns *columns, int64_t *calls_of_function);
 
+/* What the values of a function are: see docs/trace-format.md. The numbers are those of trace/values.py. */
+#define SG_TYPE_POINTER 0
+#define SG_TYPE_I8 1
+#define SG_TYPE_I16 2
+#define SG_TYPE_I32 3
+#define SG_TYPE_I64 4
+#define SG_TYPE_U8 5
+#define SG_TYPE_U16 6
+#define SG_TYPE_U32 7
+#define SG_TYPE_U64 8
+#define SG_TYPE_F32 9
+#define SG_TYPE_F64 10
+#define SG_TYPE_BOOL 11
+#define SG_TYPE_CHAR 12
+#define SG_TYPE_STRING 13
+#define SG_SIDE_ENTRY 0
+#define SG_SIDE_RETURN 1
+
+struct sg_value_item {
+    uint8_t type, side;
+    uint16_t name_length;
+    uint32_t name; /* offset in the text of names */
+};
+
+/* The items of function f are items[first_item[f]] to items[first_item[f + 1]]. */
+struct sg_value_specs {
+    const uint32_t *first_item;
+    const struct sg_value_item *items;
+    const char *names;
+    uint32_t functions;
+};
+
+/* A column of text under construction. */
+struct sg_text_column {
+    int32_t *offsets; /* one more than rows */
+    uint8_t *valid;   /* one byte a row */
+    char *data;
+    int64_t size; /* of data */
+};
+
+SG_EXPORT int64_t sg_format_values(const struct sg_call *calls, const uint32_t *order, int64_t count,
+                                   const uint64_t *slots, const struct sg_value_specs *specs,
+                                   struct sg_text_column *arguments, struct sg_text_column *results, int64_t row);
+
 /* Some rows of a trace's columns, in the order of thread and start. Times in nanoseconds. */
 struct sg_batch {
     int64_t count;
