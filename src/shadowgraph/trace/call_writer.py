@@ -14,6 +14,7 @@ from shadowgraph.trace.clock import Clock
 from shadowgraph.trace.columns import ColumnPointers, NativeClock, address, library, new_array
 from shadowgraph.trace.sorting import SortedBlock
 from shadowgraph.trace.tables import ROW_GROUP, calls_schema, calls_writer
+from shadowgraph.trace.values import ValueColumns
 
 __all__ = ["CallWriter"]
 
@@ -28,18 +29,19 @@ _COLUMNS = {
 
 
 class CallWriter:
-    """Takes sorted blocks, thread after thread, and writes ``path``.
+    """Takes sorted blocks, thread after thread, and writes ``path``; ``values`` says what was captured, if anything.
 
     ``rows`` is how many calls were written, ``calls_of_function`` how many of each function id, ``last_end`` the latest
     end in nanoseconds.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, values: bool = False) -> None:
+    def __init__(self, path: Path, clock: Clock, values: list[dict[str, Any]]) -> None:
         self.rows = 0
         self.last_end = 0
         self.calls_of_function = np.zeros(1 << layout.FUNCTION_BITS, dtype="<i8")
         self._clock = NativeClock(clock.origin, clock.multiplier)
-        self._schema = calls_schema(values=values)
+        self._schema = calls_schema(values=bool(values))
+        self._values = ValueColumns(values, ROW_GROUP) if values else None
         self._writer = calls_writer(path, self._schema)
         self._columns = {name: new_array(ROW_GROUP, kind) for name, kind in _COLUMNS.items()}
         self._filled = 0
@@ -59,6 +61,8 @@ class CallWriter:
                 ctypes.byref(pointers),
                 address(self.calls_of_function),
             )
+            if self._values is not None:
+                self._values.add(block, done, count, self._filled)
             self.last_end = max(self.last_end, last_end)
             self._filled += count
             self.rows += count
@@ -77,5 +81,7 @@ class CallWriter:
         """Write the rows that are there as one row group."""
         if self._filled:
             arrays: list[Any] = [pa.array(column[: self._filled]) for column in self._columns.values()]
+            if self._values is not None:
+                arrays += self._values.take(self._filled)
             self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema), row_group_size=ROW_GROUP)
             self._filled = 0

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shadowgraph.errors import UsageError
+from shadowgraph.trace.folder import CALLS_FOOTER
 
 __all__ = ["CallsFile", "RowGroup"]
 
@@ -38,13 +39,28 @@ class CallsFile:
         self.path = path
         self._problems = problems
         try:
-            self._file = pq.ParquetFile(path)
+            self._file = pq.ParquetFile(path, page_checksum_verification=True)
         except FileNotFoundError:
             raise UsageError(f"{path}: is missing: the trace is not whole") from None
         except (OSError, pa.ArrowException) as error:
-            raise UsageError(f"{path}: is damaged ({str(error).splitlines()[0]})") from None
+            self._file = self._with_spare_footer(str(error).splitlines()[0])
         self.schema: pa.Schema = self._file.schema_arrow
         self.rows: int = self._file.metadata.num_rows
+
+    def _with_spare_footer(self, reason: str) -> pq.ParquetFile:
+        """The file with the copy of its footer that lies beside it: of a file that was cut off, the rest is readable."""
+        try:
+            spare = pq.read_metadata(self.path.with_name(CALLS_FOOTER))
+            opened = pq.ParquetFile(self.path, metadata=spare, page_checksum_verification=True)
+        except (OSError, pa.ArrowException):
+            raise UsageError(f"{self.path}: is damaged ({reason})") from None
+        self._problems.append(f"{self.path.name} is damaged or cut off; it is read with the copy of its footer")
+        return opened
+
+    def offset_of(self, number: int) -> int:
+        """Where in the file a row group begins, in bytes."""
+        column = self._file.metadata.row_group(number).column(0)
+        return min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
 
     @cached_property
     def row_groups(self) -> list[RowGroup]:
@@ -68,7 +84,7 @@ class CallsFile:
         try:
             table = self._file.read_row_group(group.number, columns=columns, use_threads=False)
         except (OSError, pa.ArrowException) as error:
-            first, last = group.first_row, group.first_row + group.rows
+            first, last = group.first_row, group.first_row + group.rows - 1
             reason = str(error).splitlines()[0]
             problem = f"calls {first} to {last} cannot be read and were left out ({reason})"
             if problem not in self._problems:

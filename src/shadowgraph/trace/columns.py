@@ -24,6 +24,8 @@ __all__ = [
     "NativeTexts",
     "ReplayNames",
     "ReplayOptions",
+    "TextColumn",
+    "ValueSpecs",
     "address",
     "library",
     "new_array",
@@ -67,6 +69,21 @@ class ColumnPointers(ctypes.Structure):
     """struct sg_columns"""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("thread", "function", "start", "duration", "depth", "kind")]
+
+
+class ValueSpecs(ctypes.Structure):
+    """struct sg_value_specs"""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("first_item", "items", "names")),
+        ("functions", ctypes.c_uint32),
+    ]
+
+
+class TextColumn(ctypes.Structure):
+    """struct sg_text_column"""
+
+    _fields_ = [*((name, ctypes.c_void_p) for name in ("offsets", "valid", "data")), ("size", ctypes.c_int64)]
 
 
 class NativeBatch(ctypes.Structure):
@@ -120,6 +137,19 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sg_emit": (
         _I64,
         [_POINTER, _POINTER, _I64, _U32, ctypes.POINTER(NativeClock), ctypes.POINTER(ColumnPointers), _POINTER],
+    ),
+    "sg_format_values": (
+        _I64,
+        [
+            _POINTER,
+            _POINTER,
+            _I64,
+            _POINTER,
+            ctypes.POINTER(ValueSpecs),
+            ctypes.POINTER(TextColumn),
+            ctypes.POINTER(TextColumn),
+            _I64,
+        ],
     ),
     "sg_profile_create": (_POINTER, [_U32]),
     "sg_profile_destroy": (None, [_POINTER]),

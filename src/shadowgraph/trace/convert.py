@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from shadowgraph.agent import layout
 from shadowgraph.errors import UsageError
@@ -18,7 +19,7 @@ from shadowgraph.trace.clock import fit_clock
 from shadowgraph.trace.columns import CALL_DTYPE
 from shadowgraph.trace.sorting import BLOCK, ThreadSorter
 from shadowgraph.trace.spool_reader import Spool
-from shadowgraph.trace.spool_tables import function_rows, process_rows, thread_rows
+from shadowgraph.trace.spool_tables import function_rows, merge_by, process_rows, thread_rows
 from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, PROCESSES_SCHEMA, THREADS_SCHEMA, write_table
 
 __all__ = ["Progress", "convert", "convert_spool"]
@@ -91,6 +92,9 @@ class _Conversion:
         write_table(self._destination / names.FUNCTIONS, FUNCTIONS_SCHEMA, functions)
         write_table(self._destination / names.PROCESSES, PROCESSES_SCHEMA, processes)
         write_table(self._destination / names.THREADS, THREADS_SCHEMA, rows)
+        pq.read_metadata(self._destination / (names.CALLS + ".part")).write_metadata_file(
+            self._destination / names.CALLS_FOOTER
+        )
         os.replace(self._destination / (names.CALLS + ".part"), self._destination / names.CALLS)
         if sorter.damaged:
             problems.append(f"{sorter.damaged} records are damaged and were left out")
@@ -121,9 +125,7 @@ class _Conversion:
         spool, rows = self._spool, _ThreadRows()
         starts = {row["thread"]: row["start"] for row in _rows(spool.contents("threads")) if row.get("start")}
         calls_in_flight = self._open_calls()
-        writer = CallWriter(
-            self._destination / (names.CALLS + ".part"), self._clock, values=bool(spool.contents("values"))
-        )
+        writer = CallWriter(self._destination / (names.CALLS + ".part"), self._clock, _rows(spool.contents("values")))
         try:
             sorter = ThreadSorter(spool.fd, self._advance)
             for thread in sorted(spool.pieces.keys() | calls_in_flight.keys()):
@@ -145,18 +147,31 @@ class _Conversion:
         return int(ends[-1]) if ends else self._clock.last
 
     def _open_calls(self) -> dict[int, np.ndarray[Any, Any]]:
-        """The calls in flight by thread: the last word on each process counts."""
+        """The calls in flight by thread: the last word on each process counts.
+
+        They end with their thread or process, if it is known when that ended, or else with the recording.
+        """
         last_word: dict[int, list[dict[str, Any]]] = dict(self._spool.chunks.get("open", []))
-        end = self._end_tick()
+        ends, last = self._ends_of_threads(), self._end_tick()
         mask = (1 << layout.START_BITS) - 1
         by_thread: dict[int, list[tuple[Any, ...]]] = {}
         for row in (row for content in last_word.values() for row in content):
-            start = end - (
-                (end - int(row["start"])) & mask
-            )  # the last time with these 48 bits that is not in the future
-            call = (start, end - start, row["function"], row["depth"], layout.KIND_OPEN, 0, 0, 0)
+            start = last - ((last - int(row["start"])) & mask)  # the last time with these 48 bits that is not to come
+            duration = max(ends.get(row["thread"], last) - start, 0)
+            call = (start, duration, row["function"], row["depth"], layout.KIND_OPEN, 0, 0, 0)
             by_thread.setdefault(row["thread"], []).append(call)
         return {thread: np.array(calls, CALL_DTYPE) for thread, calls in by_thread.items()}
+
+    def _ends_of_threads(self) -> dict[int, int]:
+        """The ticks at which threads ended, by themselves or with their process, where that is known."""
+        processes = merge_by(self._spool, "processes", "process")
+        ends = {}
+        for thread, row in merge_by(self._spool, "threads", "thread").items():
+            process = processes.get(row.get("process", self._spool.thread_process.get(thread, 0)), {})
+            known = [int(end) for end in (row.get("end"), process.get("end")) if end]
+            if known:
+                ends[thread] = min([*known, self._end_tick()])
+        return ends
 
     def _advance(self, amount: int) -> None:
         """Tell how far we are."""

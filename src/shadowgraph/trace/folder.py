@@ -12,6 +12,7 @@ from shadowgraph.errors import UsageError
 
 __all__ = [
     "CALLS",
+    "CALLS_FOOTER",
     "COMPLETE",
     "FORMAT",
     "FUNCTIONS",
@@ -36,10 +37,11 @@ SUFFIX = ".sgt"
 MANIFEST = "manifest.json"
 SPOOL = "calls.spool"
 CALLS = "calls.parquet"
+CALLS_FOOTER = "calls.footer"
 FUNCTIONS = "functions.parquet"
 THREADS = "threads.parquet"
 PROCESSES = "processes.parquet"
-FILES = (MANIFEST, SPOOL, CALLS, FUNCTIONS, THREADS, PROCESSES)
+FILES = (MANIFEST, SPOOL, CALLS, CALLS_FOOTER, FUNCTIONS, THREADS, PROCESSES)
 
 # The states of a trace.
 RECORDING = "recording"

@@ -9,7 +9,7 @@ import numpy as np
 from shadowgraph.trace.clock import Clock
 from shadowgraph.trace.spool_reader import Spool
 
-__all__ = ["function_rows", "process_rows", "thread_rows"]
+__all__ = ["function_rows", "merge_by", "process_rows", "thread_rows"]
 
 Rows = dict[str, list[Any]]
 
@@ -55,7 +55,7 @@ def _modules(spool: Spool) -> dict[int, tuple[str, str]]:
 
 def process_rows(spool: Spool, clock: Clock) -> Rows:
     """All processes by index."""
-    merged = _merge_by(spool, "processes", "process")
+    merged = merge_by(spool, "processes", "process")
     missed = {row["process"]: row.get("missed", 0) for row in _counters(spool) if row.get("thread") is None}
     ids = sorted(merged.keys() | set(spool.thread_process.values()) | missed.keys())
     rows = [merged.get(process, {}) for process in ids]
@@ -75,7 +75,7 @@ def thread_rows(
     spool: Spool, clock: Clock, first: dict[int, int], count: dict[int, int], start: dict[int, int | None]
 ) -> Rows:
     """All threads by index, with what was lost of each and where its calls lie."""
-    merged = _merge_by(spool, "threads", "thread")
+    merged = merge_by(spool, "threads", "thread")
     lost = {row["thread"]: row for row in _counters(spool) if row.get("thread") is not None}
     ids = sorted(merged.keys() | lost.keys() | first.keys())
     rows = [{"process": spool.thread_process.get(thread, 0)} | merged.get(thread, {}) for thread in ids]
@@ -97,7 +97,7 @@ def thread_rows(
     }
 
 
-def _merge_by(spool: Spool, kind: str, key: str) -> dict[int, dict[str, Any]]:
+def merge_by(spool: Spool, kind: str, key: str) -> dict[int, dict[str, Any]]:
     """Updates of the same thing put together; what comes later wins."""
     merged: dict[int, dict[str, Any]] = {}
     for content in spool.contents(kind):

@@ -106,6 +106,7 @@ def calls_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         write_statistics=["thread", "start_ns", "duration_ns", "kind", "depth"],
         sorting_columns=[pq.SortingColumn(0), pq.SortingColumn(2)],
         data_page_size=256 << 10,
+        write_page_checksum=True,
         version="2.6",
     )
 
