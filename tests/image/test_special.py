@@ -175,3 +175,33 @@ def test_common_programs_lose_no_function_to_a_false_alarm():
         functions = read_functions(open_image(installed(path)), debug_roots=())
         refused = [functions.name(row) for row in range(len(functions)) if functions.refused[row]]
         assert len(refused) == 1, f"{path}: only _start has no caller, but {refused}"
+
+
+def assembled(names: list[str], flags: str = "-shared -nostdlib") -> FunctionTable:
+    source = ".text\n" + "".join(f'.globl "{n}"\n.type "{n}",@function\n"{n}": ret\n.size "{n}",1\n' for n in names)
+    return read_functions(open_image(compile_text(source, flags, "as")))
+
+
+def refused_names(functions: FunctionTable, reason: Reason) -> set[str]:
+    return {functions.name(row) for row in range(len(functions)) if functions.refused[row] == reason}
+
+
+def test_go_code_is_refused_by_its_place():
+    functions = assembled(["c_before", "runtime.text", "main.add", "runtime.gopanic", "runtime.etext", "c_after"])
+    assert refused_names(functions, Reason.MANAGED_STACK) == {"runtime.text", "main.add", "runtime.gopanic"}
+
+
+def test_haskell_code_is_refused_by_its_names():
+    functions = assembled(
+        ["stg_upd_frame_info", "base_GHCziBase_map_info", "Main_main1_entry", "hs_init", "rts_info_print"]
+    )
+    haskell = {"stg_upd_frame_info", "base_GHCziBase_map_info", "Main_main1_entry"}
+    assert refused_names(functions, Reason.MANAGED_STACK) == haskell
+    assert refused_names(assembled(["get_info", "main_entry"]), Reason.MANAGED_STACK) == set()
+
+
+def test_the_entry_point_is_refused_whatever_its_name():
+    functions = assembled(["begin", "other"], "-static -nostdlib -no-pie -Wl,-e,begin")
+    assert refused_names(functions, Reason.NO_CALLER) == {"begin"}
+    library = assembled(["begin", "other"], "-shared -nostdlib -Wl,-e,begin")
+    assert refused_names(library, Reason.NO_CALLER) == set()

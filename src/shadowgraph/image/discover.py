@@ -26,7 +26,7 @@ from shadowgraph.image.symbols import (
     section_symbols,
 )
 from shadowgraph.image.unwind import UnwindTable, read_unwind_table
-from shadowgraph.image.vetting import judge_starts, refuse_by_code, refuse_by_name
+from shadowgraph.image.vetting import judge_starts, refuse_by_code, refuse_by_name, refuse_by_place
 
 __all__ = ["read_functions"]
 
@@ -200,6 +200,7 @@ def _fold(
         parts=sorted(parts, key=lambda part: part.start),
     )
     refuse_by_name(table.refused, aliases)
+    refuse_by_place(table, image)
     refuse_by_code(table, image, unwind)
     return table
 

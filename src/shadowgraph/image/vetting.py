@@ -10,11 +10,12 @@ from shadowgraph.image.image import Image
 from shadowgraph.image.names import cold_parent
 from shadowgraph.image.reasons import Reason
 from shadowgraph.image.return_address import find_return_address_reads
+from shadowgraph.image.runtimes import managed_rows
 from shadowgraph.image.special import special_symbols
 from shadowgraph.image.symbols import SHN_UNDEF
 from shadowgraph.image.unwind import UnwindTable
 
-__all__ = ["judge_starts", "refuse_by_code", "refuse_by_name"]
+__all__ = ["judge_starts", "refuse_by_code", "refuse_by_name", "refuse_by_place"]
 
 # With these, every function of the program hands its own return address to a hook, for the record only.
 _INSTRUMENTATION = (b"__cyg_profile_func_enter", b"__tsan_func_entry")
@@ -39,6 +40,15 @@ def refuse_by_name(refused: npt.NDArray[np.uint8], aliases: Aliases) -> None:
         members = np.flatnonzero(aliases.table == number)
         positions, reasons = special_symbols(table, aliases.symbol[members])
         refused[np.searchsorted(aliases.bounds, members[positions], side="right") - 1] = reasons
+
+
+def refuse_by_place(functions: FunctionTable, image: Image) -> None:
+    """Refuse where the kernel enters the image, and the code of runtimes that manage their stacks themselves."""
+    # Linkers used to write the start of the text as a library's entry point. It is one if the kernel can enter there:
+    # libc.so.6 names an interpreter, and prints its version when it is run.
+    if image.is_program or image.is_dynamic:
+        functions.refused[functions.start == np.uint64(image.entry)] = Reason.NO_CALLER
+    functions.refused[managed_rows(functions, functions.aliases)] = Reason.MANAGED_STACK
 
 
 def refuse_by_code(functions: FunctionTable, image: Image, unwind: UnwindTable) -> None:

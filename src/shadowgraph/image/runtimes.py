@@ -1,0 +1,46 @@
+"""Code of language runtimes that manage their stacks themselves, found by what only they put into a file.
+
+Names alone (special.py) do not tell them: a Go function may be called ``main.add``, a Haskell one ``x_info``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.image.functions import Aliases, FunctionTable
+
+__all__ = ["managed_rows"]
+
+# GHC's code is a web of jumps: rsp is the C stack's, and what lies on top of it is nobody's return address.
+_HASKELL = re.compile(r"(?:stg_.*|.*_(?:info|entry|slow|fast|ret|closure))\Z")
+_HASKELL_MARK = b"stg_upd_frame_info"
+
+
+def managed_rows(functions: FunctionTable, aliases: Aliases) -> npt.NDArray[np.int64]:
+    """The rows whose return addresses a runtime reads, moves or does without: Go's text and Haskell's."""
+    return np.concatenate([_go_rows(functions, aliases), _haskell_rows(functions, aliases)])
+
+
+def _go_rows(functions: FunctionTable, aliases: Aliases) -> npt.NDArray[np.int64]:
+    """Go copies a stack that has grown to another place, and finds each frame's size by its return address."""
+    first, last = _address(aliases, b"runtime.text"), _address(aliases, b"runtime.etext")
+    if first is None or last is None:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero((functions.start >= np.uint64(first)) & (functions.start < np.uint64(last)))
+
+
+def _haskell_rows(functions: FunctionTable, aliases: Aliases) -> npt.NDArray[np.int64]:
+    if not any(len(table.find_name(_HASKELL_MARK)) for table in aliases.tables):
+        return np.zeros(0, np.int64)
+    candidates = np.flatnonzero(~functions.has_unwind).tolist()
+    return np.array([row for row in candidates if _HASKELL.match(functions.name(row))], np.int64)
+
+
+def _address(aliases: Aliases, name: bytes) -> int | None:
+    for table in aliases.tables:
+        for row in table.find_name(name).tolist():
+            return int(table.rows["value"][row])
+    return None
