@@ -245,14 +245,8 @@ class Image:
 
     @cached_property
     def is_static_pie(self) -> bool:
-        """A position-independent program that needs no dynamic linker: it relocates itself.
-
-        Linkers mark programs with DF_1_PIE (binutils 2.26 and later). Without the mark, a file that can be entered and
-        has no soname is taken for a program: ld.so itself has an entry point, no interpreter, and a soname.
-        """
-        if not self.is_pie or self.is_dynamic or not self.entry:
-            return False
-        return bool((self.dynamic_value(DT_FLAGS_1) or 0) & DF_1_PIE) or not self.soname
+        """A position-independent program that needs no dynamic linker: it relocates itself."""
+        return self._is_marked_program and not self.is_dynamic
 
     @property
     def is_static(self) -> bool:
@@ -262,7 +256,15 @@ class Image:
     @property
     def is_program(self) -> bool:
         """Whether it can be started, as opposed to a library that is only loaded."""
-        return not self.is_pie or self.is_static_pie or (self.is_dynamic and not self.soname)
+        return not self.is_pie or self._is_marked_program or (self.is_dynamic and not self.soname)
+
+    @property
+    def _is_marked_program(self) -> bool:
+        """Whether it is position-independent and has DF_1_PIE, as all linkers write it since 2016 (binutils 2.26).
+
+        The dynamic linker itself, which has an entry point and no interpreter too, does not have it.
+        """
+        return self.is_pie and bool((self.dynamic_value(DT_FLAGS_1) or 0) & DF_1_PIE)
 
     def _dynamic_string(self, offset: int) -> str:
         return elf.string_at(self.dynamic_strings, offset).decode("utf-8", "surrogateescape")
