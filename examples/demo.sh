@@ -24,7 +24,7 @@ show "shadowgraph report --limit 12"
 show "shadowgraph replay | head -40"
 "$shadowgraph" replay bash.sgt | head -40
 
-show "shadowgraph graph | head -40"
-"$shadowgraph" graph bash.sgt | head -40
+show "shadowgraph graph --depth 9 --min 1 | head -40"
+"$shadowgraph" graph --depth 9 --min 1 bash.sgt | head -40
 
 printf '\nThe trace is in %s/bash.sgt: its tables are Parquet files (docs/trace-format.md).\n' "$folder"
