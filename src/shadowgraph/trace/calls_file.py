@@ -48,7 +48,7 @@ class CallsFile:
         self.rows: int = self._file.metadata.num_rows
 
     def _with_spare_footer(self, reason: str) -> pq.ParquetFile:
-        """The file with the copy of its footer that lies beside it: of a file that was cut off, the rest is readable."""
+        """The file with the copy of its footer that lies beside it: what is left of a cut-off file is readable."""
         try:
             spare = pq.read_metadata(self.path.with_name(CALLS_FOOTER))
             opened = pq.ParquetFile(self.path, metadata=spare, page_checksum_verification=True)
@@ -60,7 +60,7 @@ class CallsFile:
     def offset_of(self, number: int) -> int:
         """Where in the file a row group begins, in bytes."""
         column = self._file.metadata.row_group(number).column(0)
-        return min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
+        return int(min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset))
 
     @cached_property
     def row_groups(self) -> list[RowGroup]:

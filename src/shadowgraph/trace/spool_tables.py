@@ -93,7 +93,7 @@ def thread_rows(
         "filtered": [loss.get("filtered", 0) for loss in losses],
         "first_row": [first.get(thread, 0) for thread in ids],
         "calls": [count.get(thread, 0) for thread in ids],
-        "first_start_ns": [_time(clock, start.get(thread)) for thread in ids],
+        "first_start_ns": [None if (at := start.get(thread)) is None else clock.nanoseconds(at) for thread in ids],
     }
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from shadowgraph.trace.folder import RECORDING, RECOVERED
 from shadowgraph.trace.reader import Trace
+from shadowgraph.trace.spool_writer import DISK_FULL, SIZE_LIMIT
 from shadowgraph.view.units import format_count
 
 __all__ = ["loss_lines"]
 
 _MEANINGS = {
-    "missed": "ran untraced, for want of room on the shadow stack or of a way to hook them; they are not in here",
-    "dropped": "were traced but not recorded, because the buffers were full; they are not in here",
-    "filtered": "were left out as the recording was asked to (by depth or minimal time)",
+    "missed": "run untraced for want of room on the shadow stack or of a way to hook them",
+    "dropped": "traced but not recorded, because the buffers were full",
+    "filtered": "left out as the recording was asked to, by depth or minimal time",
+}
+_STOPPED = {
+    SIZE_LIMIT: "the recording stopped before the program did: the trace had reached its size limit (--max-size)",
+    DISK_FULL: "the recording stopped before the program did: the disk was full",
+    "stopped": "the recording was stopped before the program ended",
 }
 
 
@@ -21,13 +27,13 @@ def loss_lines(trace: Trace) -> list[str]:
     for name, meaning in _MEANINGS.items():
         count = trace.counters[name]
         if count:
-            lines.append(f"{name}: {format_count(count)} {'call' if count == 1 else 'calls'} {meaning}")
+            lines.append(f"{name}: {format_count(count)} {'call' if count == 1 else 'calls'} not in here, {meaning}")
     state = trace.metadata.get("state")
     if state == RECOVERED:
         lines.append("recovered: the recorder did not finish; this is what it had written, and it may end early")
     elif state == RECORDING:
         lines.append("recording: this trace is still being recorded; this is what is there so far")
-    reason = trace.metadata.get("end", {}).get("stopped")
-    if reason:
-        lines.append(f"stopped: the recording ended before the program did ({reason})")
+    reason = trace.metadata.get("end", {}).get("reason")
+    if reason in _STOPPED:
+        lines.append(f"stopped: {_STOPPED[reason]}")
     return lines + [f"damaged: {problem}" for problem in trace.problems]

@@ -1,0 +1,109 @@
+"""graph shows the merged call tree, and the surroundings of one function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shadowgraph.trace.convert import convert
+from tests.support.commands import run
+from tests.support.synthetic import Call, Recording
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    calls = [
+        Call(0, 0, 1000, 1), Call(10, 1, 300, 2), Call(20, 2, 50, 3), Call(100, 2, 100, 2), Call(110, 3, 40, 4),
+        Call(400, 1, 200, 5), Call(410, 2, 100, 2), Call(420, 3, 30, 3), Call(700, 1, 10, 2),
+    ]  # fmt: skip
+    names = {1: "main", 2: "_ZN3Job3runEi", 3: "leaf", 4: "other", 5: "twice"}
+    path = Recording({0: calls}, functions=names).write(tmp_path / "a.sgt")
+    convert(path)
+    return path
+
+
+def test_the_tree(folder: Path) -> None:
+    assert run("graph", folder).lines == [
+        "     Total       %        Self  Calls  Function",
+        "  1.000 us  100.0%      490 ns      1  main",
+        "    310 ns   31.0%      160 ns      2  ├─ Job::run(int)",
+        "    100 ns   10.0%       60 ns      1  │  ├─ Job::run(int)",
+        "     40 ns    4.0%       40 ns      1  │  │  └─ other",
+        "     50 ns    5.0%       50 ns      1  │  └─ leaf",
+        "    200 ns   20.0%      100 ns      1  └─ twice",
+        "    100 ns   10.0%       70 ns      1     └─ Job::run(int)",
+        "     30 ns    3.0%       30 ns      1        └─ leaf",
+    ]
+
+
+def test_small_branches_and_deep_levels_are_left_out_and_counted(folder: Path) -> None:
+    lines = run("graph", folder, "--min", "10", "--depth", "2").lines
+    assert [line.split("  ")[-1].split("─ ")[-1] for line in lines[1:4]] == ["main", "Job::run(int)", "twice"]
+    assert lines[4:] == ["(deeper levels are left out; --depth N shows N levels)"]
+    assert "(left out: 3 branches that took less time; --min 0 shows all)" in run("graph", folder, "--min", "10").lines
+
+
+def test_callers_and_callees_of_a_function(folder: Path) -> None:
+    lines = run("graph", folder, "Job::run").lines
+    assert lines == [
+        "Who calls Job::run(int)",
+        "     Total       %  Calls  Function",
+        "    410 ns  100.0%      4  Job::run(int)",
+        "    310 ns   75.6%      2  ├─ main",
+        "    100 ns   24.4%      1  ├─ Job::run(int)",
+        "    100 ns   24.4%      1  │  └─ main",
+        "    100 ns   24.4%      1  └─ twice",
+        "    100 ns   24.4%      1     └─ main",
+        "",
+        "What Job::run(int) calls",
+        "     Total       %        Self  Calls  Function",
+        "    410 ns  100.0%      290 ns      4  Job::run(int)",
+        "    100 ns   24.4%       60 ns      1  ├─ Job::run(int)",
+        "     40 ns    9.8%       40 ns      1  │  └─ other",
+        "     80 ns   19.5%       80 ns      2  └─ leaf",
+        "",
+    ]
+
+
+def test_a_function_is_found_by_any_of_its_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = run("graph", folder, "Job::run").output
+    monkeypatch.chdir(folder.parent)
+    for name in ("Job::run(int)", "_ZN3Job3runEi", "*::run*"):
+        assert run("graph", name).output == expected
+    error = run("graph", "leav").error
+    assert "'leav'" in error and "leaf" in error
+
+
+def test_processes_are_trees_of_their_own(tmp_path: Path) -> None:
+    threads = {0: [Call(0, 0, 100, 1)], 1: [Call(10, 0, 60, 1)], 2: [Call(5, 0, 40, 1)]}
+    path = Recording(dict(threads), processes={2: 1}).write(tmp_path / "a.sgt")
+    convert(path)
+    assert run("graph", path).lines[1:] == [
+        "    160 ns   80.0%        0 ns      2  process simulated-100",
+        "    160 ns   80.0%      160 ns      2  └─ f1",
+        "     40 ns   20.0%        0 ns      1  process simulated-101",
+        "     40 ns   20.0%       40 ns      1  └─ f1",
+    ]
+
+
+def test_open_calls_and_losses_are_said(tmp_path: Path) -> None:
+    recording = Recording(
+        {0: [Call(10, 1, 5, 2)]},
+        open_calls={0: [Call(0, 0, 0, 1)]},
+        counters=[{"thread": 0, "missed": 1, "dropped": 0, "filtered": 0}],
+    )
+    path = recording.write(tmp_path / "a.sgt")
+    convert(path)
+    lines = run("graph", path).lines
+    assert lines[1].endswith("f1 (1 open)")
+    assert lines[-1].startswith("missed: 1 call not in here, run untraced")
+
+
+def test_a_recursion_of_a_million_levels_is_not_drawn_to_its_end(tmp_path: Path) -> None:
+    count = 60_000
+    calls = [Call(10 * n, n, 20 * (count - n), 1) for n in range(count)]
+    path = Recording({0: calls}).write(tmp_path / "a.sgt")
+    convert(path)
+    assert len(run("graph", path).lines) == 66
+    assert len(run("graph", path, "f1").lines) < 150
