@@ -1,0 +1,254 @@
+"""The walk up one stack, frame by frame, with everything that is checked on the way.
+
+A frame's caller is found by the unwind row of its pc (rows.py). What makes the result reliable:
+
+- every pc lies in executable memory of a file and has an unwind row, and every value a row needs is known;
+- every return address follows a call instruction, by the file's bytes: a trampoline that another tool has put there
+  does not, and neither does what wrong unwind information finds;
+- the stack is left in one direction only, except through the kernel's frame below a signal handler;
+- a return site is believed only if its frame names the very slot in which it was found, and what the agent's unwind
+  information computes is what that frame holds;
+- the end is one that is known: see ends.py, and rows that leave the return address undefined.
+"""
+
+from __future__ import annotations
+
+from shadowgraph.agent.zones import ZONES, HookedFunction, Place, Standing, Zone, ZoneTable
+from shadowgraph.stack.calls import LONGEST_CALL, ends_in_call
+from shadowgraph.stack.code import CodeMap, LoadedCode
+from shadowgraph.stack.ends import begins_context, is_entry_point, is_signal_return, registers_before_signal
+from shadowgraph.stack.entered import EntryPath
+from shadowgraph.stack.expressions import evaluate
+from shadowgraph.stack.frame import Frame, FrameKind, Lost
+from shadowgraph.stack.rows import Rule, RuleKind, UnwindRow
+from shadowgraph.stack.shadow import ShadowStack
+from shadowgraph.stack.snapshot import Snapshot
+
+__all__ = ["Walk"]
+
+_MASK = (1 << 64) - 1
+_RSP, _RIP = 7, 16
+# What a call may change (System V ABI, AMD64 supplement, 3.2.1): rax, rdx, rcx, rsi, rdi, r8 to r11.
+_NOT_PRESERVED = (0, 1, 2, 4, 5, 8, 9, 10, 11)
+# A return address of 0 ends a stack only this near to its end, where thread control blocks lie (glibc: 2 KiB and TLS).
+_NEAR_THE_END = 16 * 1024
+
+
+class Walk:
+    """One walk. ``registers`` are those of the current frame, by DWARF number; ``frames`` grows."""
+
+    def __init__(self, codes: CodeMap, zones: ZoneTable | None, snapshot: Snapshot, registers: dict[int, int]) -> None:
+        self.codes = codes
+        self.zones = zones
+        self.snapshot = snapshot
+        self.registers = registers
+        self.frames: list[Frame] = []
+        self._exact = True  # whether the pc is where the thread stands, and not behind a call
+        self._cfa: int | None = None
+        self._shadow = ShadowStack(snapshot, zones) if zones else None
+        self._entry_path = EntryPath(zones, self._shadow, snapshot) if zones and self._shadow else None
+        self._newest: tuple[LoadedCode, int] | None = None  # the last function frame: where it is
+
+    def run(self, most: int) -> None:
+        """Walk to the end of the stack; Lost, with the frames so far, if the way is not sure."""
+        while self.step():
+            if len(self.frames) >= most:
+                raise Lost(f"the stack is deeper than {most} frames, and the rest was not looked at")
+
+    def step(self) -> bool:
+        """Add the current frame and go on to its caller; False at the end of the stack."""
+        pc = self.registers[_RIP]
+        place = self._place(pc)
+        lookup = place.original if self._exact else place.original - 1
+        code = self.codes.find(lookup)
+        if code is None:
+            self._add(place.original, None, None)
+            raise Lost(f"the thread stands at {pc:#x}, which lies in {self.codes.describe(lookup)}")
+        self._add_frames(place, code, lookup)
+        self.registers[_RSP] += place.pushed
+        found = code.row(lookup)
+        if found is not None:
+            return self._to_caller(place, code, *found)
+        if is_signal_return(code, pc):
+            self._leave_signal()
+            return True
+        if is_entry_point(code, lookup):
+            return False
+        raise Lost(f"there is no unwind information for {_named(code, lookup)}")
+
+    def _place(self, pc: int) -> Place:
+        if self.zones is None:
+            return Place(Zone.OUTSIDE, pc)
+        place = self.zones.place(pc)
+        if self._exact or self.zones.is_agent_text(pc):
+            return place
+        if place.zone in (Zone.HEAD, Zone.BODY):
+            raise Lost(f"the return address {pc:#x} lies in a thunk, where no call is made")
+        return Place(Zone.OUTSIDE, pc)
+
+    # --- frames ---
+
+    def _add(self, pc: int, code: LoadedCode | None, name: str | None, kind: FrameKind = FrameKind.FUNCTION) -> None:
+        self.frames.append(Frame(pc, code.name if code else None, name, kind))
+
+    def _add_frames(self, place: Place, code: LoadedCode, lookup: int) -> None:
+        """The frame of the current pc, and what it stands for where it is the agent's."""
+        zone = ZONES[place.zone]
+        if not zone.own_unwind:
+            self._newest = (code, lookup)
+            found = code.row(lookup)
+            is_signal = found[1] if found is not None else is_signal_return(code, lookup + (not self._exact))
+            kind = FrameKind.SIGNAL if is_signal else FrameKind.FUNCTION
+            self._add(place.original, code, code.name_at(lookup), kind)
+            return
+        if place.zone is Zone.SITE_RETURNED and not self._exact:
+            self._add_tails()
+            return
+        self._add(place.original, code, code.name_at(lookup), FrameKind.AGENT)
+        if zone.standing is Standing.ENTRY:
+            self._add_entered(place)
+
+    def _add_entered(self, place: Place) -> None:
+        assert self._entry_path is not None
+        function = self._entry_path.function(place.zone, place.original, self.registers, exact=self._exact)
+        if function is None:
+            raise Lost(f"the agent is entering a function at {place.original:#x}, but it is not known which")
+        self._add_hooked(function, FrameKind.ENTERING)
+
+    def _add_hooked(self, function: HookedFunction, kind: FrameKind) -> None:
+        code = self.codes.find(function.entry)
+        self._add(function.entry, code, code.name_at(function.entry) if code else None, kind)
+        self._newest = (code, function.entry) if code else None
+
+    def _add_tails(self) -> None:
+        """Functions that ended in a tail call before the one that returns to this site was reached."""
+        assert self._shadow is not None
+        held, slot = self.registers[_RIP], self.registers[_RSP] - 8
+        frame = self._shadow.behind_site(held, slot, ZONES[Zone.SITE_RETURNED])
+        functions = self._shadow.functions_of(frame)
+        if functions and self._runs_newest(functions[-1]):
+            functions.pop()
+        for function in reversed(functions):
+            self._add_hooked(function, FrameKind.TAIL)
+
+    def _runs_newest(self, function: HookedFunction) -> bool:
+        """Whether the frame above is that of the function that was entered last through this slot."""
+        if self._newest is None:
+            return True
+        code, pc = self._newest
+        row = code.function(pc)
+        return row < 0 or (self.codes.find(function.entry) is code and row == code.function(function.entry))
+
+    # --- to the caller ---
+
+    def _to_caller(self, place: Place, code: LoadedCode, row: UnwindRow, is_signal: bool) -> bool:
+        cfa = self._frame_address(row)
+        if self._cfa is not None and cfa < self._cfa + (0 if ZONES[place.zone].own_unwind else 1):
+            raise Lost(f"the frame of {_named(code, place.original)} would lie below the one it called")
+        rule = row.rules.get(_RIP)
+        if rule is None:
+            raise Lost(f"the unwind information of {_named(code, place.original)} names no return address")
+        if rule.kind is RuleKind.UNDEFINED:
+            return False
+        caller = self._caller_registers(row, cfa, is_signal)
+        address = caller[_RIP]
+        if ZONES[place.zone].own_unwind:
+            self._check_site(place, cfa + (rule.number if rule.kind is RuleKind.SAVED_AT else -16), address)
+        self.registers, self._exact = caller, is_signal
+        self._cfa = None if is_signal else cfa
+        return is_signal or self._goes_on(address, code, place, cfa)
+
+    def _goes_on(self, address: int, code: LoadedCode, place: Place, cfa: int) -> bool:
+        """Check a return address; False if it says that the stack ends here."""
+        if self.zones is not None and self.zones.is_agent_text(address):
+            return True
+        if address == 0:
+            if self.codes.stack_end(cfa - 8) - cfa > _NEAR_THE_END:
+                raise Lost(
+                    f"the return address of {_named(code, place.original)} is 0, and its stack has no known end there"
+                )
+            return False
+        target = self.codes.find(address - 1)
+        whose = f"the return address of {_named(code, place.original)} ({address:#x})"
+        if target is None:
+            where = self.codes.describe(address - 1)
+            raise Lost(f"{whose} lies in {where}: another tool has replaced it, or the code there was made at run time")
+        if begins_context(target, address):
+            return False
+        before = target.row(address - 1)
+        if (before is not None and before[1]) or is_signal_return(target, address):
+            return True
+        if not ends_in_call(target.text(address - LONGEST_CALL, address)):
+            raise Lost(
+                f"{whose} does not follow a call ({_named(target, address)}): another tool has replaced it, or the "
+                "unwind information is wrong"
+            )
+        return True
+
+    def _check_site(self, place: Place, slot: int, address: int) -> None:
+        """Hold what the agent's unwind information has found against its frames."""
+        if self.zones is None or self._shadow is None or place.zone is Zone.AGENT:
+            return
+        zone = ZONES[place.zone]
+        held = self.snapshot.word(slot)
+        if not self.zones.is_site_return(held):
+            if held != address or not zone.caller_in_slot:
+                raise Lost(f"the slot at {slot:#x} holds {held:#x}, which is neither a site nor the return address")
+            return
+        if place.zone in (Zone.ENTER, Zone.ENTER_ASIDE):
+            return  # a tail call: the site is the next frame
+        frame = self._shadow.behind_site(held, slot, zone)
+        if not zone.site_in_slot or frame.original != address:
+            raise Lost(f"the site in the slot at {slot:#x} leads to {address:#x}, its frame to {frame.original:#x}")
+        if place.zone is Zone.SITE_RETURNED and self.zones.frame_of_site(place.original) != frame.address:
+            raise Lost(f"the thread has returned to another site than the one in the slot at {slot:#x}")
+
+    def _leave_signal(self) -> None:
+        self.registers = registers_before_signal(self.registers, self.snapshot.word)
+        self._exact, self._cfa = True, None
+
+    # --- rows ---
+
+    def _frame_address(self, row: UnwindRow) -> int:
+        if row.cfa_code:
+            return evaluate(row.cfa_code, self.registers, self.snapshot.word)
+        if row.cfa_register not in self.registers:
+            raise Lost(f"the unwind information needs register {row.cfa_register}, which calls do not preserve")
+        return self.registers[row.cfa_register] + row.cfa_offset & _MASK
+
+    def _caller_registers(self, row: UnwindRow, cfa: int, is_signal: bool) -> dict[int, int]:
+        caller = dict(self.registers)
+        if not is_signal:
+            for number in _NOT_PRESERVED:
+                caller.pop(number, None)
+        caller[_RSP] = cfa
+        for number, rule in row.rules.items():
+            value = self._value(rule, number, cfa)
+            if value is not None:
+                caller[number] = value
+            else:
+                caller.pop(number, None)
+        if _RIP not in caller or _RSP not in caller:
+            raise Lost("the unwind information leaves the return address or the stack pointer unknown")
+        return caller
+
+    def _value(self, rule: Rule, number: int, cfa: int) -> int | None:
+        kind = rule.kind
+        if kind is RuleKind.SAVED_AT:
+            return self.snapshot.word(cfa + rule.number & _MASK)
+        if kind is RuleKind.IS_CFA_PLUS:
+            return cfa + rule.number & _MASK
+        if kind is RuleKind.SAME:
+            return self.registers.get(number)
+        if kind is RuleKind.IN_REGISTER:
+            return self.registers.get(rule.number)
+        if kind is RuleKind.IS_EXPRESSION:
+            return evaluate(rule.code, self.registers, self.snapshot.word, cfa)
+        if kind is RuleKind.SAVED_AT_EXPRESSION:
+            return self.snapshot.word(evaluate(rule.code, self.registers, self.snapshot.word, cfa))
+        return None
+
+
+def _named(code: LoadedCode, pc: int) -> str:
+    name = code.name_at(pc)
+    return f"{name or hex(pc)} in {code.name}"
