@@ -35,8 +35,8 @@ test: $(VENV)/.installed-dev build  ## ruff, mypy --strict and all tests (PYTEST
 .PHONY: lint
 lint: $(VENV)/.installed-dev  ## ruff and mypy --strict alone
 	@status=0; \
-	$(BIN)/ruff check --quiet . || status=1; \
-	$(BIN)/ruff format --quiet --check . || { echo "some files are not formatted: $(BIN)/ruff format ."; status=1; }; \
+	$(BIN)/ruff check --quiet --output-format concise . || status=1; \
+	$(BIN)/ruff format --quiet --check --output-format concise . || { echo "some files are not formatted: $(BIN)/ruff format ."; status=1; }; \
 	$(BIN)/mypy src/shadowgraph native/build.py || status=1; \
 	exit $$status
 
