@@ -59,8 +59,12 @@ SG_HIDDEN void sg_holes_give_back(struct sg_thread *thread, struct sg_frame *sen
 SG_HIDDEN int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
 SG_HIDDEN void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame);
 
+/* values.c */
+SG_HIDDEN int sg_values_start(void);
+SG_HIDDEN void sg_values_at_entry(struct sg_frame *frame, const uint64_t *slot, const struct sg_entry_registers *registers);
+SG_HIDDEN void sg_values_at_return(struct sg_frame *frame, const struct sg_exit_registers *registers);
+
 /* ring.c */
-SG_HIDDEN void sg_record(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind);
 SG_HIDDEN void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind,
                                 const uint64_t *values, uint32_t words);
 SG_HIDDEN void sg_ring_close(struct sg_thread *thread);

@@ -66,14 +66,15 @@ static void unlink_tail(struct sg_frame *frame)
         link->target = frame->target;
 }
 
+static void record(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind);
+
 static void record_unwound(struct sg_thread *thread, struct sg_frame *frame)
 {
     uint64_t slot = frame->slot;
     if (!sg_in_flight(slot) || !sg_swap_own(&frame->slot, slot, SG_SLOT_CLAIMED))
         return;
-    uint64_t function = frame->open->function & ~SG_OPEN_SLOW;
-    if (function)
-        sg_record(thread, frame->open->start, duration_of(frame, sg_ticks()), function, SG_KIND_UNWOUND);
+    if (frame->open->function & ~SG_OPEN_SLOW)
+        record(thread, frame, sg_ticks(), SG_KIND_UNWOUND);
     frame->open->function = 0;
 }
 
@@ -204,8 +205,10 @@ static struct sg_frame *take(struct sg_thread *thread, uint64_t slot)
     }
 }
 
-static void fill(struct sg_frame *frame, uint64_t original, uint64_t target, uint64_t slot, struct sg_function *function)
+static void fill(struct sg_frame *frame, uint64_t original, uint64_t target, uint64_t *at, struct sg_function *function,
+                 const struct sg_entry_registers *registers)
 {
+    uint64_t slot = (uint64_t)at;
     frame->original = original;
     frame->target = target;
     frame->function = function;
@@ -213,6 +216,10 @@ static void fill(struct sg_frame *frame, uint64_t original, uint64_t target, uin
     frame->slot = slot;
     frame->open->start = sg_ticks() + frame->bias;
     frame->open->function = function->id;
+    if (function->flags & SG_FLAG_VALUES) {
+        sg_values_at_entry(frame, at, registers);
+        frame->open->function |= SG_OPEN_SLOW;
+    }
 }
 
 static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame *newest)
@@ -220,9 +227,11 @@ static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame
     return (newest->bias >> SG_START_BITS) - (owner->bias >> SG_START_BITS);
 }
 
-static void enter_tail(struct sg_thread *thread, uint64_t slot, struct sg_function *function)
+static void enter_tail(struct sg_thread *thread, uint64_t *at, struct sg_function *function,
+                       const struct sg_entry_registers *registers)
 {
-    struct sg_frame *owner = sg_frames + (*(uint64_t *)slot - (uint64_t)sg_sites) / SG_STRIDE;
+    uint64_t slot = (uint64_t)at;
+    struct sg_frame *owner = sg_frames + (*at - (uint64_t)sg_sites) / SG_STRIDE;
     struct sg_frame *newest = tail_of(owner) ? tail_of(owner) : owner;
     if (owner->slot != slot) {
         thread->shared->missed++; /* not a frame's own site: somebody has copied a return address */
@@ -231,15 +240,14 @@ static void enter_tail(struct sg_thread *thread, uint64_t slot, struct sg_functi
     if ((function->flags & SG_FLAG_CALLER) && !(newest->function->flags & SG_FLAG_EXECUTABLE))
         return;
     if (newest != owner && chain_length(owner, newest) >= TAIL_CHAIN) {
-        uint64_t former = newest->open->function & ~SG_OPEN_SLOW;
-        sg_record(thread, newest->open->start, duration_of(newest, sg_ticks()), former, SG_KIND_TAIL);
-        fill(newest, 0, newest->target, slot, function);
+        record(thread, newest, sg_ticks(), SG_KIND_TAIL);
+        fill(newest, 0, newest->target, at, function, registers);
         return;
     }
     struct sg_frame *frame = take(thread, slot);
     if (!frame)
         return;
-    fill(frame, 0, (uint64_t)newest, slot, function);
+    fill(frame, 0, (uint64_t)newest, at, function, registers);
     owner->open->function |= SG_OPEN_SLOW; /* its return ends more than itself */
     owner->target = (uint64_t)frame;
 }
@@ -264,26 +272,36 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     }
     reap(thread, address, tail);
     if (tail) {
-        enter_tail(thread, address, function);
+        enter_tail(thread, slot, function, registers);
         return 0;
     }
     struct sg_frame *frame = take(thread, address);
     if (frame)
-        fill(frame, original, function->body, address, function);
+        fill(frame, original, function->body, slot, function, registers);
     return frame;
 }
 
-/* Ends one call: the record, or the count of what it was cut for. */
-static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t now)
+/* Writes the record of a call, with what was captured of it. */
+static void record(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind)
 {
+    const uint64_t *values = (const uint64_t *)frame->values;
     uint64_t function = frame->open->function & ~SG_OPEN_SLOW;
-    uint64_t duration = duration_of(frame, now);
-    if (!function)
+    sg_record_values(thread, frame->open->start, duration_of(frame, now), function, kind, values ? values + 1 : 0,
+                     values ? (uint32_t)*values : 0);
+}
+
+/* Ends one call that returns: the record, or the count of what it was cut for. */
+static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
+{
+    if (!(frame->open->function & ~SG_OPEN_SLOW))
         return;
-    if (duration < sg_minimal_ticks)
+    if (duration_of(frame, now) < sg_minimal_ticks) {
         thread->shared->filtered++;
-    else
-        sg_record(thread, frame->open->start, duration, function, SG_KIND_RETURNED);
+    } else {
+        if (frame->values)
+            sg_values_at_return(frame, registers);
+        record(thread, frame, now, SG_KIND_RETURNED);
+    }
     frame->open->function = 0;
 }
 
@@ -326,13 +344,13 @@ static void retire(struct sg_thread *thread, struct sg_frame *frame)
 }
 
 /* Ends the functions that were tail-called on the way to this return, newest first. */
-static void end_tails(struct sg_thread *thread, struct sg_frame *frame, uint64_t now)
+static void end_tails(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
     struct sg_frame *next;
     for (struct sg_frame *tail = tail_of(frame); tail && tail != frame; tail = next) {
         next = (struct sg_frame *)tail->target;
         if (thread)
-            finish(thread, tail, now);
+            finish(thread, tail, now, registers);
         retire(thread, tail);
     }
 }
@@ -345,12 +363,11 @@ SG_HIDDEN void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t rec
 {
     uint64_t now = sg_ticks();
     struct sg_thread *thread = sg_thread_here();
-    (void)registers;
     if (thread && sg_blocks[sg_block_of(frame)].owner == thread)
         clear_above(thread, frame, (uint64_t)slot);
-    end_tails(thread, frame, now);
+    end_tails(thread, frame, now, registers);
     if (!recorded && thread)
-        finish(thread, frame, now);
+        finish(thread, frame, now, registers);
     else if (!recorded && frame->open->function)
         __atomic_fetch_add(&sg_arena->dropped, 1, __ATOMIC_RELAXED);
     *slot = frame->original; /* before the frame is anybody else's: unwinders read the slot from here on */

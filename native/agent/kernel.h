@@ -66,8 +66,8 @@ static inline void sg_signals_restore(uint64_t old)
  */
 static inline int sg_peek(uint64_t address, uint64_t *value)
 {
-    if (sg_kernel4(KERNEL_rt_sigprocmask, 77, address, 0, 8) == -ERROR_EFAULT)
-        return 0;
+    if (address < 4096 || sg_kernel4(KERNEL_rt_sigprocmask, 77, address, 0, 8) == -ERROR_EFAULT)
+        return 0; /* a null set would be no set, and no error */
     *value = *(volatile uint64_t *)address;
     return 1;
 }

@@ -133,12 +133,12 @@ static uint64_t *reserve(struct sg_thread *thread, uint32_t places, int may_wait
 }
 
 /* Writes one record with the escapes it needs, or counts it as dropped. `start` is q0, `duration` is in ticks; `values`
-   are `words` words of captured arguments and results, an even number. */
+   are `words` words of captured arguments and results. */
 void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind,
                       const uint64_t *values, uint32_t words)
 {
     int is_long = duration >> SG_DURATION_BITS != 0;
-    uint32_t places = 1 + (uint32_t)is_long + (kind != SG_KIND_RETURNED) + (words ? 1 + words / 2 : 0);
+    uint32_t places = 1 + (uint32_t)is_long + (kind != SG_KIND_RETURNED) + (words ? 1 + (words + 1) / 2 : 0);
     int own = thread == sg_thread; /* on behalf of a dead thread nobody may wait: the lock is held */
     uint64_t *record = reserve(thread, places, own);
     if (!record) {
@@ -156,15 +156,12 @@ void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duratio
     }
     if (words) {
         *record++ = 0;
-        *record++ = (uint64_t)(words / 2) << SG_FUNCTION_BITS | SG_ESCAPE_VALUES;
+        *record++ = (uint64_t)((words + 1) / 2) << SG_FUNCTION_BITS | SG_ESCAPE_VALUES;
         for (uint32_t i = 0; i < words; i++)
             *record++ = values[i];
+        if (words % 2)
+            *record++ = 0;
     }
     *record++ = start;
     *record++ = duration << SG_FUNCTION_BITS | function;
-}
-
-void sg_record(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind)
-{
-    sg_record_values(thread, start, duration, function, kind, 0, 0);
 }

@@ -104,6 +104,8 @@ __attribute__((visibility("default"))) long sg_start(void)
     sg_caller_low = sg_settings.caller_low;
     sg_caller_size = sg_settings.caller_size;
     sg_minimal_ticks = sg_settings.minimal_ticks;
+    if (sg_settings.capture && !sg_values_start())
+        return -12; /* ENOMEM */
     sg_settings.arena = (uint64_t)sg_arena;
     tell_zones();
     sg_arena->magic = SG_ARENA_MAGIC;

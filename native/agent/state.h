@@ -79,7 +79,7 @@ struct sg_frame {
     struct sg_open *open;
     uint64_t site; /* 0: a start sentinel */
     struct sg_function *function;
-    uint64_t values; /* captured values of this call, or 0 */
+    uint64_t values; /* address of the captured values of this call: a count, and so many words; 0: none */
 };
 
 struct sg_thread {

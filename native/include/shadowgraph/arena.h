@@ -128,27 +128,31 @@ struct sg_function {
 #define SG_FLAG_CLONE 32 /* clone(): a child that shares this thread's TLS must not share its state */
 #define SG_FLAG_EXECUTABLE 64 /* belongs to the executable itself: what it tail-calls was called by the executable */
 
-/* How to capture the values of one function: count items. */
+/*
+ * How to capture the values of one function: its items, those of the entry first. What is captured stands before the
+ * call's record (SG_ESCAPE_VALUES) as words in the order of the items; a string is two words, the pointer and
+ * length | flags << 32, and its bytes, filled up to whole words.
+ */
 #define SG_VALUE_INTEGER 1 /* general register or stack slot, 8 bytes */
-#define SG_VALUE_DOUBLE 2  /* vector register, low 8 bytes */
-#define SG_VALUE_STRING 3  /* pointer and the bytes it points to */
-#define SG_WHEN_ENTRY 0
-#define SG_WHEN_RETURN 1
-#define SG_VALUE_STRING_LIMIT 64
+#define SG_VALUE_VECTOR 2  /* vector register, low 8 bytes */
+#define SG_VALUE_STRING 3  /* as INTEGER, and the bytes it points to */
+
+#define SG_STRING_CUT 1 /* the string goes on behind these bytes */
+#define SG_STRING_BAD 2 /* the pointer points nowhere */
+#define SG_STRING_LIMIT 128
+
+#define SG_PLACE_STACK 128 /* the n-th stack slot is SG_PLACE_STACK + n */
 
 struct sg_value {
     uint8_t kind;
-    uint8_t when;
-    uint8_t place; /* entry: argument number in its class (integers and pointers count apart from doubles); 128 + n: the
-                      n-th stack slot. return: 0 rax or xmm0, 1 rdx or xmm1 */
-    uint8_t reserved;
-    uint32_t reserved2;
+    uint8_t place; /* entry: number of the argument register of its class, or a stack slot; return: 0 rax or xmm0, 1 rdx or
+                      xmm1 */
 };
 
-#define SG_VALUES_LIMIT 16
+#define SG_VALUES_LIMIT 20
 
 struct sg_values {
-    uint32_t entry, at_return; /* how many of each; entry ones first */
+    uint32_t entry, at_return; /* how many items of each */
     struct sg_value items[SG_VALUES_LIMIT];
 };
 
@@ -164,6 +168,8 @@ struct sg_settings {
     uint64_t minimal_ticks;           /* shorter calls are filtered */
     uint32_t depth_limit;             /* 0: none */
     uint32_t frame_limit;             /* 0: the whole pool; tests use a small one */
+    uint32_t capture;                 /* values will be captured */
+    uint32_t reserved;
     uint64_t tick_base;               /* 0: take the time now */
     uint64_t main_stack_end;
     /* Results: where the arena is mapped, where thunks jump to, and the zones that an unwinder must know (R25). */

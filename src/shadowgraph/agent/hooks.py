@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,16 @@ _PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x100000  # MAP_FIXED_NOREPLACE
 
 @dataclass(frozen=True)
 class Request:
-    """Rows of a plan to hook, with the id, flags and variant that go into each one's function record."""
+    """Rows of a plan to hook, with the id, flags and variant that go into each one's function record.
+
+    ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
+    """
 
     rows: npt.NDArray[np.int64]
     ids: npt.NDArray[np.int64]
     flags: npt.NDArray[np.int64]
     variants: npt.NDArray[np.int64]
+    values: dict[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,14 @@ def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, requ
     memory = thread.memory
     code_size = -(-thunk_space(plan, request.rows) // _PAGE) * _PAGE
     record_size = -(-len(request.rows) * layout.FUNCTION_RECORD_SIZE // _PAGE) * _PAGE
-    base = _map_near(thread, module, code_size + record_size)
+    values = b"".join(request.values.values())
+    base = _map_near(thread, module, code_size + record_size + -(-len(values) // _PAGE) * _PAGE)
     thunks = encode_thunks(plan, request.rows, bias, base, base + code_size, request.ids, enter, request.flags)
     thunks.records["variant"] = request.variants
+    for place, index in enumerate(request.values):
+        thunks.records["flags"][index] |= layout.FLAG_VALUES
+        thunks.records["values"][index] = base + code_size + record_size + place * layout.values_dtype.itemsize
+    memory.write(base + code_size + record_size, values)
     memory.write(base, thunks.code)
     memory.write(base + code_size, thunks.records.tobytes())
     thread.system_call(_SYS_MPROTECT, base, code_size, _READ | _EXEC)

@@ -36,6 +36,7 @@ class Settings:
     minimal_ticks: int = 0
     depth_limit: int = 0
     frame_limit: int = 0
+    capture: int = 0
     tick_base: int = 0
 
 

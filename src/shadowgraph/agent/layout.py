@@ -38,12 +38,13 @@ FLAG_SILENT = 16
 FLAG_CLONE = 32
 FLAG_EXECUTABLE = 64
 VALUE_INTEGER = 1
-VALUE_DOUBLE = 2
+VALUE_VECTOR = 2
 VALUE_STRING = 3
-WHEN_ENTRY = 0
-WHEN_RETURN = 1
-VALUE_STRING_LIMIT = 64
-VALUES_LIMIT = 16
+STRING_CUT = 1
+STRING_BAD = 2
+STRING_LIMIT = 128
+PLACE_STACK = 128
+VALUES_LIMIT = 20
 RECORD_SIZE = 16
 START_BITS = 48
 DEPTH_BITS = 16
@@ -218,19 +219,19 @@ function_dtype = np.dtype(
 
 value_dtype = np.dtype(
     {
-        "names": ["kind", "when", "place", "reserved", "reserved2"],
-        "formats": ["<u1", "<u1", "<u1", "<u1", "<u4"],
-        "offsets": [0, 1, 2, 3, 4],
-        "itemsize": 8,
+        "names": ["kind", "place"],
+        "formats": ["<u1", "<u1"],
+        "offsets": [0, 1],
+        "itemsize": 2,
     }
 )
 
 values_dtype = np.dtype(
     {
         "names": ["entry", "at_return", "items"],
-        "formats": ["<u4", "<u4", (value_dtype, (16,))],
+        "formats": ["<u4", "<u4", (value_dtype, (20,))],
         "offsets": [0, 4, 8],
-        "itemsize": 136,
+        "itemsize": 48,
     }
 )
 
@@ -248,6 +249,8 @@ settings_dtype = np.dtype(
             "minimal_ticks",
             "depth_limit",
             "frame_limit",
+            "capture",
+            "reserved",
             "tick_base",
             "main_stack_end",
             "arena",
@@ -273,6 +276,8 @@ settings_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u4",
+            "<u4",
             "<u4",
             "<u4",
             "<u8",
@@ -303,6 +308,7 @@ settings_dtype = np.dtype(
             48,
             52,
             56,
+            60,
             64,
             72,
             80,
@@ -316,7 +322,8 @@ settings_dtype = np.dtype(
             144,
             152,
             160,
+            168,
         ],
-        "itemsize": 168,
+        "itemsize": 176,
     }
 )

@@ -87,6 +87,7 @@ class _OrderedRules(click.Command):
     show_default=True,
     help="Library functions that the program imports: when it calls them itself, whoever calls them, or not at all.",
 )
+@click.option("--args", "values", multiple=True, metavar="SPEC", help="Capture arguments and results: 'open(str path, i32 flags) -> i32'.")
 @click.option("--depth", type=click.IntRange(min=1), help="Trace at most this many nested calls.")
 @click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
 @click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
@@ -129,6 +130,7 @@ class _Record:
         from shadowgraph.agent.inject import Settings
         from shadowgraph.ops.recording import Recording
         from shadowgraph.ops.selection import Selection
+        from shadowgraph.ops.values import Capture, parse_rule
         from shadowgraph.target.launch import find_program
         from shadowgraph.target.vet import vet_program
         from shadowgraph.trace.folder import create_folder
@@ -150,13 +152,14 @@ class _Record:
             minimal_ticks=_ticks(options["min_time"]),
             depth_limit=options["depth"] or 0,
         )
+        capture = Capture([parse_rule(text) for text in options["values"]])
         selection = Selection(self.rules, everything=options["everything"], library_calls=options["libcalls"])
         metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": os.getcwd()}
         folder = create_folder(output, metadata, force=options["force"])
         free = shutil.disk_usage(folder).free
         limit = options["max_size"] or min(4 << 30, max(free // 10, 64 << 20))
         spool = SpoolWriter(folder / "calls.spool", max_size=limit)
-        recording = Recording(spool, selection, settings, follow=options["follow"])
+        recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
         restore = _pass_signals(recording)
         try:
             result = recording.run(path, arguments)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
 from shadowgraph.ops.library import KnownModule, ModuleLibrary
 from shadowgraph.ops.selection import LibraryCalls, Selection
+from shadowgraph.ops.values import Capture, native_values, spool_row
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
@@ -39,6 +42,7 @@ class FunctionIds:
         self.modules: dict[str, int] = {}
         self.new_functions: list[tuple[int, str, int, int, int]] = []
         self.new_modules: list[tuple[int, str, str]] = []
+        self.new_values: list[dict[str, Any]] = []
 
     def module(self, path: str, name: str) -> int:
         """The number of a module."""
@@ -84,7 +88,14 @@ class EnteredProcess:
 
 
 def enter(
-    tid: int, selection: Selection, settings: Settings, library: ModuleLibrary, ids: FunctionIds, *, follow: bool
+    tid: int,
+    selection: Selection,
+    capture: Capture,
+    settings: Settings,
+    library: ModuleLibrary,
+    ids: FunctionIds,
+    *,
+    follow: bool,
 ) -> EnteredProcess:
     """Load the agent into the process of a stopped thread at the program's entry point, and hook what is chosen.
 
@@ -106,15 +117,13 @@ def enter(
             agent = inject(thread, settings, low, high - low)
             process = EnteredProcess(tid, agent, executable.path)
             for choice in choices.values():
-                hook_choice(thread, choice, agent, ids, process)
+                hook_choice(thread, choice, capture, agent, ids, process)
         return process
     finally:
         memory.close()
 
 
 def _executable(pid: int, modules: list[Module]) -> Module:
-    import os
-
     path = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
     for module in modules:
         if module.path == path:
@@ -247,10 +256,10 @@ def _add_own_hooks(
 
 
 def hook_choice(
-    thread: RemoteThread, choice: Choice, agent: Agent, ids: FunctionIds, process: EnteredProcess
+    thread: RemoteThread, choice: Choice, capture: Capture, agent: Agent, ids: FunctionIds, process: EnteredProcess
 ) -> None:
     """Hook the chosen rows of one module, and count what cannot be."""
-    plan, functions, module = choice.known.plan, choice.known.functions, choice.module
+    plan, module = choice.known.plan, choice.module
     wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
     possible = plan.hookable[wanted]
     for reason in plan.reason[wanted[~possible]].tolist():
@@ -260,8 +269,8 @@ def hook_choice(
         return
     flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
     variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
-    numbers = _number(choice, functions, rows, module, ids)
-    request = Request(rows, numbers, flags, variants)
+    numbers = _number(choice, rows, ids)
+    request = Request(rows, numbers, flags, variants, _values(choice, rows, numbers, capture, ids) if capture else {})
     hooks = hook(thread, module, choice.known.bias(module), plan, request, agent.enter)
     for reason in hooks.refused.values():
         process.refused[reason] = process.refused.get(reason, 0) + 1
@@ -270,10 +279,9 @@ def hook_choice(
     process.hooks.append(hooks)
 
 
-def _number(
-    choice: Choice, functions: object, rows: npt.NDArray[np.int64], module: Module, ids: FunctionIds
-) -> npt.NDArray[np.int64]:
-    table = choice.known.functions
+def _number(choice: Choice, rows: npt.NDArray[np.int64], ids: FunctionIds) -> npt.NDArray[np.int64]:
+    """The ids of these rows."""
+    table, module = choice.known.functions, choice.module
     ids.module(module.path, module.name)
     starts, sizes = table.start[rows].tolist(), table.size[rows].tolist()
     names = table.preferred_names if len(rows) > len(table) // 4 else None
@@ -284,8 +292,24 @@ def _number(
     return numbers
 
 
+def _values(
+    choice: Choice, rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], capture: Capture, ids: FunctionIds
+) -> dict[int, bytes]:
+    """What to capture of the calls of each row, by its index among the rows."""
+    found: dict[int, bytes] = {}
+    for index, row in enumerate(rows.tolist()):
+        names = choice.known.functions.names(row)
+        if row in choice.names:
+            names = [choice.names[row], *names]
+        signature = capture.signature(choice.module.name, names)
+        if signature is not None and not choice.flags[row] & layout.FLAG_SILENT:
+            found[index] = native_values(signature)
+            ids.new_values.append(spool_row(int(numbers[index]), signature))
+    return found
+
+
 def hook_modules(
-    tid: int, process: EnteredProcess, selection: Selection, library: ModuleLibrary, ids: FunctionIds
+    tid: int, process: EnteredProcess, selection: Selection, capture: Capture, library: ModuleLibrary, ids: FunctionIds
 ) -> None:
     """Hook what is wanted of modules that have been loaded since; their code has not run yet.
 
@@ -302,6 +326,6 @@ def hook_modules(
                     continue
                 choice = _choose_in(module, library.get(module), selection, is_executable=False)
                 if choice.flags:
-                    hook_choice(thread, choice, process.agent, ids, process)
+                    hook_choice(thread, choice, capture, process.agent, ids, process)
     finally:
         memory.close()

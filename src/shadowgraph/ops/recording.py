@@ -21,6 +21,7 @@ from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
 from shadowgraph.ops.library import ModuleLibrary
 from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
@@ -58,14 +59,21 @@ class Recording:
     """
 
     def __init__(
-        self, spool: SpoolWriter, selection: Selection, settings: Settings, *, follow: bool = True
+        self,
+        spool: SpoolWriter,
+        selection: Selection,
+        settings: Settings,
+        *,
+        capture: Capture | None = None,
+        follow: bool = True,
     ) -> None:
         self.stop = False
         self.spool = spool
         self.selection = selection
+        self.capture = capture or Capture()
         self.follow = follow
         self.tick_base = read_ticks()
-        self.settings = Settings(**{**settings.__dict__, "tick_base": self.tick_base})
+        self.settings = Settings(**{**settings.__dict__, "tick_base": self.tick_base, "capture": int(bool(self.capture))})
         self.library = ModuleLibrary()
         self.ids = FunctionIds()
         self.numbering = Numbering()
@@ -122,7 +130,9 @@ class Recording:
     def _enter(self, pid: int, *, first: bool = False) -> None:
         """Enter a program that has just been exec'ed, and let it run."""
         launch.run_to_entry(pid)
-        process = enter(pid, self.selection, self.settings, self.library, self.ids, follow=self.follow)
+        process = enter(
+            pid, self.selection, self.capture, self.settings, self.library, self.ids, follow=self.follow
+        )
         if first and process.hooked == 0:
             raise StartError(self._nothing_hooked(process))
         drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, self._new_process)
@@ -164,6 +174,9 @@ class Recording:
                 "functions", dict(zip(("id", "name", "module", "address", "size"), map(list, columns), strict=True))
             )
             self.ids.new_functions.clear()
+        if self.ids.new_values:
+            self.spool.append("values", self.ids.new_values)
+            self.ids.new_values.clear()
 
     def _new_process(self, pid: int, parent: int) -> int:
         number = self.numbering.processes
@@ -262,7 +275,7 @@ class Recording:
         self._stop_thread(tid)
         try:
             before = image.process.hooked
-            hook_modules(tid, image.process, self.selection, self.library, self.ids)
+            hook_modules(tid, image.process, self.selection, self.capture, self.library, self.ids)
             self.hooked += image.process.hooked - before
             self._append_functions()
         finally:

@@ -76,8 +76,10 @@ class Selection:
 
 def function_rule(text: str, *, include: bool) -> Rule:
     """The rule of --function and --not: `pattern` or `module!pattern`."""
-    module, separator, function = text.partition("!") if not text.startswith("re:") else ("", "", text)
-    return Rule(include, _matcher(module) if separator else None, _matcher(function), text)
+    if "!" in text and not text.startswith("re:"):
+        module, _, function = text.partition("!")
+        return Rule(include, _matcher(module), _matcher(function), text)
+    return Rule(include, None, _matcher(text), text)
 
 
 def module_rule(text: str) -> Rule:
