@@ -31,10 +31,15 @@ class _TimeSpec(ctypes.Structure):
 
 
 class Arena:
-    """One arena, mapped. ``header`` is its struct sg_arena; the tables are structured arrays over the shared memory."""
+    """One arena, mapped. ``inode`` tells it from others in /proc/PID/maps.
+
+    ``header`` is its struct sg_arena; the tables are structured arrays over the shared memory.
+    """
 
     def __init__(self, file: int) -> None:
-        self._map = mmap.mmap(file, os.fstat(file).st_size)
+        status = os.fstat(file)
+        self.inode = status.st_ino
+        self._map = mmap.mmap(file, status.st_size)
         data = np.frombuffer(self._map, np.uint8)
         self.header = data[: layout.arena_dtype.itemsize].view(layout.arena_dtype)[0]
         header = self.header

@@ -12,7 +12,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.errors import StartError
 from shadowgraph.image import Image, lookup_dynamic, open_image
-from shadowgraph.target.memory import Memory, read_mappings
+from shadowgraph.target.memory import read_mappings
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 
@@ -107,10 +107,13 @@ def _load(thread: RemoteThread) -> None:
                 continue
             path = thread.push(os.fsencode(AGENT_PATH) + b"\0")
             if not thread.call(module.base + address, path, _RTLD_NOW):
-                raise StartError(f"process {memory.pid}: its loader refused the agent: {_loader_error(thread, image, module)}")
+                raise StartError(
+                    f"process {memory.pid}: its loader refused the agent: {_loader_error(thread, image, module)}"
+                )
             return
     raise StartError(
-        f"process {memory.pid}: found no C library with dlopen in it; only dynamically linked programs can be traced so far"
+        f"process {memory.pid}: found no C library with dlopen in it; "
+        "only dynamically linked programs can be traced so far"
     )
 
 

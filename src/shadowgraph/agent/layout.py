@@ -1,6 +1,5 @@
 """Generated from native/include/shadowgraph/*.h by native/generate_layout.py: do not edit."""
 
-# ruff: noqa: E501
 
 from __future__ import annotations
 

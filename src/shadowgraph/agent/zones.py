@@ -167,6 +167,11 @@ class ZoneTable:
         distance = address - self.sites
         return 0 <= distance < SITE_STRIDE * self.frame_count and distance % SITE_STRIDE == SITE_RETURN
 
+    def is_frame(self, address: int) -> bool:
+        """Whether a shadow frame begins at an address."""
+        distance = address - self.frames
+        return 0 <= distance < SITE_STRIDE * self.frame_count and distance % SITE_STRIDE == 0
+
     def frame_of_site(self, address: int) -> int:
         """The address of the frame of a site, by any address within the site."""
         return self.frames + (address - self.sites) // SITE_STRIDE * SITE_STRIDE

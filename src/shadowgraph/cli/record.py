@@ -24,7 +24,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIMES = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
-class _Size(click.ParamType):
+class _Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -36,7 +36,7 @@ class _Size(click.ParamType):
         return int(float(match[1]) * _UNITS[match[2]])
 
 
-class _Duration(click.ParamType):
+class _Duration(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -87,7 +87,13 @@ class _OrderedRules(click.Command):
     show_default=True,
     help="Library functions that the program imports: when it calls them itself, whoever calls them, or not at all.",
 )
-@click.option("--args", "values", multiple=True, metavar="SPEC", help="Capture arguments and results: 'open(str path, i32 flags) -> i32'.")
+@click.option(
+    "--args",
+    "values",
+    multiple=True,
+    metavar="SPEC",
+    help="Capture arguments and results: 'open(str path, i32 flags) -> i32'.",
+)
 @click.option("--depth", type=click.IntRange(min=1), help="Trace at most this many nested calls.")
 @click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
 @click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
@@ -108,7 +114,7 @@ class _OrderedRules(click.Command):
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(context: click.Context, **options: Any) -> int:
+def command(context: click.Context, /, **options: Any) -> int:
     """Run PROGRAM with its ARGUMENTS and record every call of its functions.
 
     The program behaves as if it were alone; shadowgraph ends with its exit status.

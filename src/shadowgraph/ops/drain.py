@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ class Numbering:
 
     processes: int = 0
     threads: int = 0
-    known_processes: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -48,7 +47,12 @@ class Drain:
     """
 
     def __init__(
-        self, arena: Arena, spool: SpoolWriter, numbering: Numbering, tick_base: int, new_process: Callable[[int, int], int]
+        self,
+        arena: Arena,
+        spool: SpoolWriter,
+        numbering: Numbering,
+        tick_base: int,
+        new_process: Callable[[int, int], int],
     ) -> None:
         self.arena = arena
         self.calls_taken = 0
@@ -58,6 +62,8 @@ class Drain:
         self._tick_base = tick_base
         self._new_process = new_process
         self._threads: dict[int, _Thread] = {}
+        self._processes: dict[int, int] = {}  # by pid: a process is one executed program, or a fork of it
+        self._first_process = -1
         self._waiting_for_fill: set[int] = set()
 
     # --- while the program runs ---
@@ -97,7 +103,7 @@ class Drain:
         if holes and not final:
             self._waiting_for_fill.add(index)
             return False
-        if used and not self._spool.append_records(thread.number, memoryview(data), thread.process):
+        if used and not self._spool.append_records(thread.number, data.data, thread.process):
             thread.lost_here += _count_calls(words)
             self.arena.header["recording"] = 0
         self.calls_taken += used // layout.RECORD_SIZE
@@ -138,10 +144,10 @@ class Drain:
 
     def _process(self, pid: int, parent: int) -> int:
         self.pids.add(pid)
-        number = self._numbering.known_processes.get(pid)
+        number = self._processes.get(pid)
         if number is None:
-            number = self._new_process(pid, parent)
-            self._numbering.known_processes[pid] = number
+            number = self._processes[pid] = self._new_process(pid, parent)
+            self._first_process = number if self._first_process < 0 else self._first_process
         return number
 
     def _retire_threads(self) -> None:
@@ -188,6 +194,7 @@ class Drain:
             self._spool.append("threads", [{"thread": self._threads[entry].number, "name": name or None}])
             self._finish_thread(entry)
         self.pids.discard(pid)
+        self._processes.pop(pid, None)
         self.arena.answer()
 
     def _written(self, index: int) -> int:
@@ -219,7 +226,7 @@ class Drain:
             calls["start"] = 0
             chunks["state"][chunk] = 0
         if rows:
-            self._spool.append("open", rows, self._numbering.known_processes[pid])
+            self._spool.append("open", rows, self._processes[pid])
 
     def finish(self) -> None:
         """Finish all processes, and note what threads without an entry of their own have lost."""
@@ -227,8 +234,13 @@ class Drain:
             self.finish_process(pid)
         missed, dropped = int(self.arena.header["missed"]), int(self.arena.header["dropped"])
         if missed or dropped:
-            process = min(self._numbering.known_processes.values(), default=0)
-            row = {"thread": None, "process": process, "missed": missed, "dropped": dropped, "filtered": 0}
+            row = {
+                "thread": None,
+                "process": max(self._first_process, 0),
+                "missed": missed,
+                "dropped": dropped,
+                "filtered": 0,
+            }
             self._spool.append("counters", [row])
 
     @property

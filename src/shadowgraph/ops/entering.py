@@ -179,7 +179,7 @@ def _choose_imports(
     for imported in known.imports:
         address = thread.memory.read_word(imported.slot + bias)
         module = _holding(modules, address)
-        if module is None or module is executable:  # bound at its first call only
+        if module is None or module is executable:  # not bound yet: the slot leads to the executable's own PLT
             found = _look_up(imported.name, order, library)
             if found is None:
                 continue
@@ -201,8 +201,8 @@ def _choose_imports(
 def _search_order(executable: Module, modules: list[Module], library: ModuleLibrary) -> list[Module]:
     """The modules in the order in which the loader looks for symbols: breadth first along DT_NEEDED."""
     by_name = {module.name: module for module in modules}
-    for module in modules:
-        by_name.setdefault(library.get(module).image.soname, module)
+    for known_module in modules:
+        by_name.setdefault(library.get(known_module).image.soname, known_module)
     order, queue = [executable], deque([executable])
     while queue:
         for needed in library.get(queue.popleft()).image.needed:

@@ -1,4 +1,4 @@
-"""Images, function tables and plans of the modules met so far: read and planned once each, however many processes use them."""
+"""Images, function tables and plans of the modules met so far: made once each, however many processes use them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class KnownModule:
 
     def bias(self, module: Module) -> int:
         """What to add to an image address for this loading of the module."""
-        first = min(segment.address - segment.file_offset for segment in self.image.segments if segment.file_offset == 0)
+        first = min(
+            segment.address - segment.file_offset for segment in self.image.segments if segment.file_offset == 0
+        )
         return module.base - first
 
 

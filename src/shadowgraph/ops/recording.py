@@ -7,8 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,13 @@ class _Image:
     process: EnteredProcess
     drain: Drain
 
+    def lives(self) -> bool:
+        """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
+        if _runs(self.process.pid) and _shares(self.process.pid, self.drain.arena.inode):
+            return True
+        others = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        return any(_shares(pid, self.drain.arena.inode) for pid in others)
+
 
 class Recording:
     """Runs a program and writes what it does to a spool.
@@ -73,7 +79,9 @@ class Recording:
         self.capture = capture or Capture()
         self.follow = follow
         self.tick_base = read_ticks()
-        self.settings = Settings(**{**settings.__dict__, "tick_base": self.tick_base, "capture": int(bool(self.capture))})
+        self.settings = Settings(
+            **{**settings.__dict__, "tick_base": self.tick_base, "capture": int(bool(self.capture))}
+        )
         self.library = ModuleLibrary()
         self.ids = FunctionIds()
         self.numbering = Numbering()
@@ -89,7 +97,11 @@ class Recording:
     # --- from start to end ---
 
     def run(
-        self, path: str, arguments: Sequence[str], environment: dict[bytes, bytes] | None = None, started: Callable[[], None] | None = None
+        self,
+        path: str,
+        arguments: Sequence[str],
+        environment: dict[bytes, bytes] | None = None,
+        started: Callable[[], None] | None = None,
     ) -> Result:
         """Start the program, record until it and all it started have ended, and say how it went."""
         pid = launch.launch(path, arguments, environment)
@@ -130,9 +142,7 @@ class Recording:
     def _enter(self, pid: int, *, first: bool = False) -> None:
         """Enter a program that has just been exec'ed, and let it run."""
         launch.run_to_entry(pid)
-        process = enter(
-            pid, self.selection, self.capture, self.settings, self.library, self.ids, follow=self.follow
-        )
+        process = enter(pid, self.selection, self.capture, self.settings, self.library, self.ids, follow=self.follow)
         if first and process.hooked == 0:
             raise StartError(self._nothing_hooked(process))
         drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, self._new_process)
@@ -141,7 +151,6 @@ class Recording:
         for reason, count in process.refused.items():
             self.refused[reason] = self.refused.get(reason, 0) + count
         self._append_functions()
-        self.numbering.known_processes.pop(pid, None)  # a program that was exec'ed begins a process of its own
         ptrace.detach(pid)
 
     def _nothing_hooked(self, process: EnteredProcess) -> str:
@@ -182,7 +191,13 @@ class Recording:
         number = self.numbering.processes
         self.numbering.processes += 1
         command = process_command(pid)
-        row = {"process": number, "pid": pid, "parent": parent, "command": command, "start": read_ticks() - self.tick_base}
+        row = {
+            "process": number,
+            "pid": pid,
+            "parent": parent,
+            "command": command,
+            "start": read_ticks() - self.tick_base,
+        }
         self.spool.append("processes", [row])
         return number
 
@@ -204,11 +219,15 @@ class Recording:
                 self._collect_ended()
                 if self._status is not None and not self._anybody_left():
                     return
-            if not busy and bells:
-                newest = self.images[-1].drain.arena
-                newest.wait(_IDLE_SECONDS if self._status is None else 0.002, bells[-1])
-            elif not bells and not self._execs and self._status is not None:
-                return
+            if not busy:
+                self._rest(bells)
+
+    def _rest(self, bells: list[int]) -> None:
+        """Sleep until the newest program's agent rings, or for a moment."""
+        if len(bells) == len(self.images) and bells:
+            self.images[-1].drain.arena.wait(_IDLE_SECONDS if self._status is None else 0.002, bells[-1])
+        else:
+            time.sleep(0.001)
 
     def _collect_main(self, pid: int) -> None:
         if self._status is not None or pid in self._execs.values():
@@ -223,16 +242,22 @@ class Recording:
             self._gone.add(pid)
 
     def _collect_ended(self) -> None:
-        for image in self.images:
+        """Finish processes that have ended, and executed programs of which no process is left."""
+        for image in list(self.images):
             for pid in list(image.drain.pids):
                 if pid in self._gone or not _runs(pid):
                     image.drain.finish_process(pid)
+            if not image.drain.pids and not image.lives():
+                self._retire(image)
+
+    def _retire(self, image: _Image) -> None:
+        """Nobody shares the arena any more: the last of it, and its memory is free."""
+        image.drain.take()
+        image.drain.finish()
+        self.images.remove(image)
 
     def _anybody_left(self) -> bool:
-        """Whether a process that we trace, or one that forked from it and has not called anything yet, still runs."""
-        if self._execs or any(image.drain.pids for image in self.images):
-            return True
-        return False
+        return bool(self._execs or self.images)
 
     def _answer_events(self, image: _Image) -> None:
         events = image.drain.arena.events
@@ -335,6 +360,17 @@ class Recording:
         if self.spool.stopped:
             end["reason"] = self.spool.stopped
         self.spool.append("end", end)
+
+
+def _shares(pid: int, inode: int) -> bool:
+    """Whether a process maps the arena with this inode; never for ourselves."""
+    if pid == os.getpid():
+        return False
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return any(line.split(None, 5)[4] == b"%d" % inode for line in file if b"memfd:shadowgraph" in line)
+    except OSError:
+        return False
 
 
 def _runs(pid: int) -> bool:

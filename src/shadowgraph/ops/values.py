@@ -1,14 +1,13 @@
 """What to capture of a call: specifications like `open(str path, i32 flags) -> i32`, and where the ABI puts each value.
 
-Classes and places follow the System V ABI for x86-64 (section 3.2.3): integers and pointers go to rdi, rsi, rdx, rcx, r8,
-r9 and then to the stack, floating-point numbers to xmm0 to xmm7 and then to the stack, in one common order there. Results
-are in rax, rdx or xmm0, xmm1.
+Classes and places follow the System V ABI for x86-64 (section 3.2.3): integers and pointers go to rdi, rsi, rdx, rcx,
+r8, r9 and then to the stack, floating-point numbers to xmm0 to xmm7 and then to the stack, in one common order there.
+Results are in rax, rdx or xmm0, xmm1.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,10 +98,10 @@ def parse_rule(text: str) -> ValueRule:
 
 def _values(text: str, part: str) -> tuple[Value, ...]:
     found = []
-    for item in filter(None, (piece.strip() for piece in part.split(","))):
-        if item in ("void", "..."):
+    for piece in part.split(","):
+        item = re.sub(r"\bconst\b\s*|\s*(?=\*)", "", piece.strip())
+        if item in ("", "void", "..."):
             continue
-        item = re.sub(r"\bconst\b\s*|\s*(?=\*)", "", item)
         words = re.split(r"[\s:]+|(?<=\*)(?=\w)", item)
         first, second = words[0], words[1] if len(words) > 1 else ""
         kind, name = _type(first), second
@@ -167,5 +166,3 @@ def spool_row(function: int, signature: Signature) -> dict[str, Any]:
         return [{"type": value.type, "name": value.name} for value in values if value.type != "_"]
 
     return {"function": function, "arguments": rows(signature.arguments), "results": rows(signature.results)}
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ["Mapping", "Memory", "find_gap", "read_auxiliary_vector", "read_mappings"]
 
@@ -105,7 +106,7 @@ def find_gap(mappings: list[Mapping], low: int, high: int, size: int, reach: int
     edges = [(0, 0x10000)] + [(m.start, m.end) for m in mappings] + [(_USER_END, _USER_END)]
     margin = 1 << 20
     below, above = [], []
-    for (_, previous_end), (next_start, _) in zip(edges, edges[1:], strict=False):
+    for (_, previous_end), (next_start, _) in pairwise(edges):
         first, last = max(previous_end, lowest), min(next_start, highest) - size
         if last < first:
             continue

@@ -61,16 +61,17 @@ _ptrace.restype = ctypes.c_long
 _ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 
 
+# In the order of struct user_regs_struct.
+_REGISTER_NAMES = (
+    *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi"),
+    *("orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs"),
+)
+
+
 class Registers(ctypes.Structure):
     """struct user_regs_struct of <sys/user.h>: the general registers of a stopped thread."""
 
-    _fields_: ClassVar = [
-        (name, ctypes.c_uint64)
-        for name in (
-            "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base "
-            "ds es fs gs"
-        ).split()
-    ]
+    _fields_: ClassVar = [(name, ctypes.c_uint64) for name in _REGISTER_NAMES]
 
     rip: int
     rsp: int
