@@ -26,7 +26,7 @@ def run(*command: str | Path) -> str:
 
 @cache
 def compile_text(source: str, flags: str = "-O2", compiler: str = "gcc", name: str = "program") -> Path:
-    """The file that a compiler makes of ``source`` ("as": assembly through gcc). Skips the test without the compiler."""
+    """The file a compiler makes of ``source`` ("as": assembly through gcc). Skips the test without the compiler."""
     program = compiler if compiler != "as" else "gcc"
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")

@@ -1,4 +1,7 @@
-"""What is on disk: ELF images, their functions, symbols, imports and unwind tables."""
+"""What is on disk: ELF images, their functions, symbols, imports and unwind tables.
+
+Source lines (``lines``), parameters (``signatures``) and where the ABI puts them (``abi``) are modules of their own.
+"""
 
 from shadowgraph.image.demangle import demangle
 from shadowgraph.image.discover import read_functions

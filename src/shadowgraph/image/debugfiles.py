@@ -18,7 +18,7 @@ from shadowgraph.image import elf
 from shadowgraph.image.elf import DamagedFile, ElfFile
 from shadowgraph.image.image import Image, build_id_of, map_file
 
-__all__ = ["DEBUG_ROOTS", "find_debug_file", "open_debug_data"]
+__all__ = ["DEBUG_ROOTS", "find_debug_file", "find_debug_path", "open_debug_data"]
 
 DEBUG_ROOTS = ("/usr/lib/debug",)
 
@@ -38,19 +38,28 @@ def open_debug_data(image: Image) -> ElfFile | None:
 
 def find_debug_file(image: Image, roots: Sequence[str] = DEBUG_ROOTS) -> ElfFile | None:
     """The image's separate debug file if one is installed and belongs to this very build; else None."""
+    found = _find(image, roots)
+    return found[1] if found else None
+
+
+def find_debug_path(image: Image, roots: Sequence[str] = DEBUG_ROOTS) -> Path | None:
+    """Where :func:`find_debug_file` found it."""
+    found = _find(image, roots)
+    return found[0] if found else None
+
+
+def _find(image: Image, roots: Sequence[str]) -> tuple[Path, ElfFile] | None:
     if image.build_id:
         for root in roots:
             path = Path(root, ".build-id", image.build_id[:2], image.build_id[2:] + ".debug")
-            found = _open_if_there(path)
-            if found is not None and build_id_of(found) == image.build_id:
-                return found
+            file = _open_if_there(path)
+            if file is not None and build_id_of(file) == image.build_id:
+                return path, file
     name, checksum = _debug_link(image)
-    if not name:
-        return None
-    for path in _linked_places(Path(image.path), name, roots):
-        found = _open_if_there(path)
-        if found is not None and zlib.crc32(found.data.data) == checksum:
-            return found
+    for path in _linked_places(Path(image.path), name, roots) if name else ():
+        file = _open_if_there(path)
+        if file is not None and zlib.crc32(file.data.data) == checksum:
+            return path, file
     return None
 
 
