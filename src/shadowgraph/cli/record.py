@@ -17,6 +17,7 @@ from shadowgraph.errors import UsageError
 if TYPE_CHECKING:
     from shadowgraph.ops.recording import Result
     from shadowgraph.ops.selection import Rule
+    from shadowgraph.trace.finisher import Finisher
 
 __all__ = ["command"]
 
@@ -130,6 +131,16 @@ class _Record:
         self.rules = _ordered_rules(order, options)
 
     def run(self) -> int:
+        """Do everything; the exit status."""
+        from shadowgraph.trace.finisher import Finisher
+
+        finisher = Finisher(_progress())
+        try:
+            return self._record(finisher)
+        finally:
+            finisher.cancel()
+
+    def _record(self, finisher: Finisher) -> int:
         import shutil
 
         from shadowgraph.agent import layout
@@ -176,12 +187,7 @@ class _Record:
         finally:
             restore()
         spool.close()
-        return self._report(folder, result)
-
-    def _report(self, folder: Path, result: Result) -> int:
-        from shadowgraph.trace.convert import convert
-
-        manifest = convert(folder, _progress())
+        manifest = finisher.finish(folder)
         if not self.options["quiet"]:
             _summary(folder, result, manifest)
         if os.WIFSIGNALED(result.status):

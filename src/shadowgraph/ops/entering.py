@@ -259,8 +259,9 @@ def hook_choice(
     thread: RemoteThread, choice: Choice, capture: Capture, agent: Agent, ids: FunctionIds, process: EnteredProcess
 ) -> None:
     """Hook the chosen rows of one module, and count what cannot be."""
-    plan, module = choice.known.plan, choice.module
+    module = choice.module
     wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
+    plan = choice.known.plan(wanted)
     possible = plan.hookable[wanted]
     for reason in plan.reason[wanted[~possible]].tolist():
         process.refused[Reason(reason)] = process.refused.get(Reason(reason), 0) + 1

@@ -6,6 +6,9 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from shadowgraph.image import FunctionTable, Image, Import, open_image, read_functions, read_imports
 from shadowgraph.patch import ModulePlan, plan_module
 from shadowgraph.target.modules import Module
@@ -13,11 +16,16 @@ from shadowgraph.target.modules import Module
 __all__ = ["KnownModule", "ModuleLibrary"]
 
 
+# With more than this part of its functions wanted, a module is planned as a whole.
+_MOST = 0.3
+
+
 @dataclass
 class KnownModule:
     """One file. Everything of it is read when it is first asked for."""
 
     opened: str
+    _plan: ModulePlan | None = None
 
     @cached_property
     def image(self) -> Image:
@@ -29,10 +37,18 @@ class KnownModule:
         """All its functions."""
         return read_functions(self.image)
 
+    def plan(self, rows: npt.NDArray[np.int64]) -> ModulePlan:
+        """What can be hooked of these rows. The plan has a row for every function; others may be planned as well."""
+        if self._plan is None or not self._planned[rows].all():
+            self._planned[rows] = True
+            if self._planned.mean() > _MOST:
+                self._planned[:] = True
+            self._plan = plan_module(self.image, self.functions, only=np.flatnonzero(self._planned))
+        return self._plan
+
     @cached_property
-    def plan(self) -> ModulePlan:
-        """What can be hooked of it."""
-        return plan_module(self.image, self.functions)
+    def _planned(self) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(self.functions), np.bool_)
 
     @cached_property
     def imports(self) -> list[Import]:
