@@ -59,8 +59,8 @@ SG_EXPORT int64_t sg_decode(const uint64_t *slots, int64_t count, int32_t final,
                             struct sg_call *calls, int64_t *consumed);
 SG_EXPORT int64_t sg_split(struct sg_call *calls, int64_t count, int64_t limit, struct sg_call *earlier,
                            int64_t *earlier_count);
-SG_EXPORT int64_t sg_sort(const struct sg_call *calls, int64_t count, uint64_t *keys, uint64_t *scratch,
-                          uint32_t *order);
+SG_EXPORT int64_t sg_sort(const struct sg_call *calls, int64_t count, int64_t others, uint64_t *keys,
+                          uint64_t *scratch, uint32_t *order);
 SG_EXPORT int64_t sg_emit(const struct sg_call *calls, const uint32_t *order, int64_t count, uint32_t thread,
                           const struct sg_clock *clock, const struct sg_columns *columns, int64_t *calls_of_function);
 

@@ -3,55 +3,69 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SUB_BITS 7
-#define SUBS (1 << SUB_BITS)
-
 static bool count_value(struct histogram *histogram, uint64_t value)
 {
-    int exponent = value < SUBS ? SUB_BITS - 1 : 63 - __builtin_clzll(value);
-    int octave = exponent - (SUB_BITS - 1);
-    uint64_t sub = octave == 0 ? value : value >> (exponent - SUB_BITS) & (SUBS - 1);
+    struct histogram_bucket bucket = histogram_bucket(value);
 
-    if (!histogram->octaves[octave]) {
-        histogram->octaves[octave] = calloc(SUBS, sizeof(uint64_t));
-        if (!histogram->octaves[octave])
+    if (!histogram->octaves[bucket.octave]) {
+        uint32_t *counters = aligned_alloc(64, HISTOGRAM_SUBS * sizeof(*counters));
+        if (!counters)
             return false;
+        memset(counters, 0, HISTOGRAM_SUBS * sizeof(*counters));
+        histogram->octaves[bucket.octave] = counters;
     }
-    histogram->octaves[octave][sub]++;
+    if (++histogram->octaves[bucket.octave][bucket.sub] == 0)
+        return histogram_carry(histogram, bucket);
     return true;
+}
+
+/* A counter has gone round. */
+bool histogram_carry(struct histogram *histogram, struct histogram_bucket bucket)
+{
+    uint16_t *grown = realloc(histogram->carries, (histogram->carry_count + 1) * sizeof(*grown));
+
+    if (!grown)
+        return false;
+    grown[histogram->carry_count++] = (uint16_t)(bucket.octave * HISTOGRAM_SUBS + (int)bucket.sub);
+    histogram->carries = grown;
+    return true;
+}
+
+static uint64_t counter(const struct histogram *histogram, int octave, int sub)
+{
+    uint64_t count = histogram->octaves[octave] ? histogram->octaves[octave][sub] : 0;
+
+    for (uint32_t at = 0; at < histogram->carry_count; at++)
+        count += (uint64_t)(histogram->carries[at] == octave * HISTOGRAM_SUBS + sub) << 32;
+    return count;
 }
 
 /* From a list of values to buckets. */
 static bool promote(struct histogram *histogram)
 {
-    histogram->octaves = calloc(HISTOGRAM_OCTAVES, sizeof(uint64_t *));
-    if (!histogram->octaves)
-        return false;
     for (int at = 0; at < HISTOGRAM_EXACT; at++) {
         if (!count_value(histogram, histogram->exact[at]))
             return false;
     }
     free(histogram->exact);
     histogram->exact = NULL;
+    histogram->counted = true;
     return true;
 }
 
-/* Take in a value; false where memory ran out. */
-bool histogram_add(struct histogram *histogram, uint64_t value)
+/* The first values, and those of a power of two that had none yet. */
+bool histogram_add_slowly(struct histogram *histogram, uint64_t value)
 {
-    uint64_t number = histogram->count++;
-
-    if (number >= HISTOGRAM_EXACT) {
-        if (number == HISTOGRAM_EXACT && !promote(histogram))
-            return false;
+    if (histogram->counted)
         return count_value(histogram, value);
-    }
-    if (number == 0) {
+    if (histogram->count == HISTOGRAM_EXACT)
+        return promote(histogram) && count_value(histogram, value);
+    if (!histogram->exact) {
         histogram->exact = malloc(HISTOGRAM_EXACT * sizeof(uint64_t));
         if (!histogram->exact)
             return false;
     }
-    histogram->exact[number] = value;
+    histogram->exact[histogram->count++] = value;
     return true;
 }
 
@@ -62,7 +76,7 @@ static uint64_t middle(int octave, uint64_t sub)
     if (octave == 0)
         return sub;
     width = UINT64_C(1) << (octave - 1);
-    return (SUBS + sub) * width + (width - 1) / 2;
+    return (HISTOGRAM_SUBS + sub) * width + (width - 1) / 2;
 }
 
 static int compare(const void *left, const void *right)
@@ -72,28 +86,41 @@ static int compare(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
+static uint64_t rank_of(double quantile, uint64_t count)
+{
+    double exact = quantile * (double)count;
+    uint64_t rank = (uint64_t)exact;
+
+    rank += (double)rank < exact;
+    return rank ? rank : 1;
+}
+
+static uint64_t exact_quantile(const struct histogram *histogram, double quantile)
+{
+    uint64_t values[HISTOGRAM_EXACT];
+
+    memcpy(values, histogram->exact, histogram->count * sizeof(*values));
+    qsort(values, histogram->count, sizeof(*values), compare);
+    return values[rank_of(quantile, histogram->count) - 1];
+}
+
 /* The smallest value that at least this share of all values does not exceed (nearest rank); 0 without values. */
 uint64_t histogram_quantile(const struct histogram *histogram, double quantile)
 {
-    double exact_rank = quantile * (double)histogram->count;
-    uint64_t rank = (uint64_t)exact_rank, seen = 0;
+    uint64_t count = 0, seen = 0, rank;
 
-    rank += (double)rank < exact_rank;
-    if (histogram->count == 0)
-        return 0;
-    if (rank == 0)
-        rank = 1;
-    if (histogram->exact) {
-        uint64_t values[HISTOGRAM_EXACT];
-        memcpy(values, histogram->exact, histogram->count * sizeof(*values));
-        qsort(values, histogram->count, sizeof(*values), compare);
-        return values[rank - 1];
-    }
+    if (!histogram->counted)
+        return histogram->count ? exact_quantile(histogram, quantile) : 0;
     for (int octave = 0; octave < HISTOGRAM_OCTAVES; octave++) {
-        for (uint64_t sub = 0; histogram->octaves[octave] && sub < SUBS; sub++) {
-            seen += histogram->octaves[octave][sub];
+        for (int sub = 0; histogram->octaves[octave] && sub < HISTOGRAM_SUBS; sub++)
+            count += counter(histogram, octave, sub);
+    }
+    rank = rank_of(quantile, count);
+    for (int octave = 0; octave < HISTOGRAM_OCTAVES; octave++) {
+        for (int sub = 0; histogram->octaves[octave] && sub < HISTOGRAM_SUBS; sub++) {
+            seen += counter(histogram, octave, sub);
             if (seen >= rank)
-                return middle(octave, sub);
+                return middle(octave, (uint64_t)sub);
         }
     }
     return 0;
@@ -101,9 +128,9 @@ uint64_t histogram_quantile(const struct histogram *histogram, double quantile)
 
 void histogram_deinit(struct histogram *histogram)
 {
-    for (int octave = 0; histogram->octaves && octave < HISTOGRAM_OCTAVES; octave++)
+    for (int octave = 0; octave < HISTOGRAM_OCTAVES; octave++)
         free(histogram->octaves[octave]);
-    free(histogram->octaves);
     free(histogram->exact);
+    free(histogram->carries);
     *histogram = (struct histogram){0};
 }

@@ -41,12 +41,12 @@ static int compare_keys(const void *left, const void *right)
 }
 
 /* The slow way, for a block that lasts hours: key and index do not fit into one word. */
-static int64_t sort_wide(const struct sg_call *calls, int64_t count, int64_t first, uint32_t *order)
+static bool sort_wide(const struct sg_call *calls, int64_t count, int64_t first, uint32_t *order)
 {
     uint64_t *pairs = malloc((size_t)count * 2 * sizeof(*pairs));
 
     if (!pairs)
-        return -1;
+        return false;
     for (int64_t at = 0; at < count; at++) {
         pairs[2 * at] = (uint64_t)(calls[at].start - first);
         pairs[2 * at + 1] = (uint64_t)at;
@@ -55,7 +55,7 @@ static int64_t sort_wide(const struct sg_call *calls, int64_t count, int64_t fir
     for (int64_t at = 0; at < count; at++)
         order[at] = (uint32_t)pairs[2 * at + 1];
     free(pairs);
-    return count;
+    return true;
 }
 
 static void sort_narrow(const struct sg_call *calls, int64_t count, int64_t first, int key_bits, int index_bits,
@@ -73,6 +73,27 @@ static void sort_narrow(const struct sg_call *calls, int64_t count, int64_t firs
     }
     for (int64_t at = 0; at < count; at++)
         order[at] = (uint32_t)(from[at] & ((UINT64_C(1) << index_bits) - 1));
+}
+
+/* Any order of calls; false where memory ran out. */
+static bool sort_by_start(const struct sg_call *calls, int64_t count, uint64_t *keys, uint64_t *scratch,
+                          uint32_t *order)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    int key_bits, index_bits;
+
+    for (int64_t at = 0; at < count; at++) {
+        if (calls[at].start < first)
+            first = calls[at].start;
+        if (calls[at].start > last)
+            last = calls[at].start;
+    }
+    key_bits = bits_of((uint64_t)(last - first));
+    index_bits = bits_of((uint64_t)count);
+    if (key_bits + index_bits > 64)
+        return sort_wide(calls, count, first, order);
+    sort_narrow(calls, count, first, key_bits, index_bits, keys, scratch, order);
+    return true;
 }
 
 /*
@@ -112,29 +133,59 @@ static int64_t settle_ties(const struct sg_call *calls, int64_t count, uint32_t 
 }
 
 /*
- * The indexes of calls in order of start, then depth. keys and scratch have room for count. Returns how many indexes
- * were written to order, or -1 where memory ran out.
+ * From exits to starts for calls that nest: read backwards, callers come before the calls they made, and a stack turns
+ * the order of each caller's calls around. Writes order from its end; false where the calls do not nest. *ties says
+ * whether any two start in the same tick.
  */
-int64_t sg_sort(const struct sg_call *calls, int64_t count, uint64_t *keys, uint64_t *scratch, uint32_t *order)
+static bool sort_nested(const struct sg_call *calls, int64_t count, uint32_t *stack, uint32_t *order, bool *ties)
 {
-    int64_t first = INT64_MAX, last = INT64_MIN;
-    int key_bits, index_bits;
+    int64_t height = 0, place = count, last = INT64_MAX;
 
-    if (count == 0)
-        return 0;
-    for (int64_t at = 0; at < count; at++) {
-        if (calls[at].start < first)
-            first = calls[at].start;
-        if (calls[at].start > last)
-            last = calls[at].start;
+    for (int64_t at = count - 1; at >= -1; at--) {
+        int64_t start = at >= 0 ? calls[at].start : INT64_MIN;
+
+        while (height > 0 && calls[stack[height - 1]].start > start) {
+            int64_t begin = calls[stack[--height]].start;
+            if (begin > last)
+                return false;
+            *ties |= begin == last;
+            last = begin;
+            order[--place] = stack[height];
+        }
+        if (at >= 0)
+            stack[height++] = (uint32_t)at;
     }
-    key_bits = bits_of((uint64_t)(last - first));
-    index_bits = bits_of((uint64_t)count);
-    if (key_bits + index_bits > 64) {
-        if (sort_wide(calls, count, first, order) < 0)
-            return -1;
-    } else {
-        sort_narrow(calls, count, first, key_bits, index_bits, keys, scratch, order);
+    return true;
+}
+
+/* Merge the calls from sorted on, in order among themselves, into the order of those before. */
+static void merge_others(const struct sg_call *calls, int64_t sorted, int64_t count, uint32_t *order)
+{
+    int64_t own = sorted - 1, other = count - 1;
+
+    for (int64_t place = count - 1; other >= sorted; place--) {
+        if (own >= 0 && calls[order[own]].start > calls[other].start)
+            order[place] = order[own--];
+        else
+            order[place] = (uint32_t)other--;
     }
+}
+
+/*
+ * The indexes of calls in order of start, then depth. The last others of them are in this order already, the rest is
+ * in the order of exits. keys and scratch have room for count. Returns how many indexes were written to order, or -1
+ * where memory ran out.
+ */
+int64_t sg_sort(const struct sg_call *calls, int64_t count, int64_t others, uint64_t *keys, uint64_t *scratch,
+                uint32_t *order)
+{
+    bool ties = others > 0;
+
+    if (sort_nested(calls, count - others, (uint32_t *)keys, order, &ties)) {
+        merge_others(calls, count - others, count, order);
+        return ties ? settle_ties(calls, count, order) : count;
+    }
+    if (!sort_by_start(calls, count, keys, scratch, order))
+        return -1;
     return settle_ties(calls, count, order);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import signal
 import struct
 import subprocess
@@ -12,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+import shadowgraph
 from shadowgraph.errors import UsageError
 from shadowgraph.trace import spool_writer
+from shadowgraph.trace.convert import convert
+from shadowgraph.trace.folder import SPOOL, create_folder
 from shadowgraph.trace.framing import HEADER_SIZE
 from shadowgraph.trace.spool_reader import Spool
 from shadowgraph.trace.spool_writer import DISK_FULL, SIZE_LIMIT, SpoolWriter
+from tests.support.synthetic import Call, raw_record
 
 RECORDS = struct.pack("<QQ", 1, 2) * 100
 
@@ -193,3 +198,28 @@ def test_a_writer_is_seen_alive_and_what_it_wrote_survives_kill_9(tmp_path: Path
     assert records_of(spool) == {0: bytes(range(16)) * 100}
     assert spool.problems == []
     spool.close()
+
+
+def test_a_disk_too_full_for_the_tables_keeps_the_spool(small_disk: Path) -> None:
+    folder = create_folder(small_disk / "a.sgt", {})
+    writer = SpoolWriter(folder / SPOOL)
+    noise = random.Random(1)
+    while writer.append_records(0, b"".join(raw_record(noise_call(noise)) for _ in range(2000))):
+        pass
+    writer.append("end", {"reason": writer.stopped})
+    writer.close()
+    (small_disk / "filler").write_bytes(bytes(os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize))
+    with pytest.raises(UsageError, match=r"cannot be written.*kept"):
+        convert(folder)
+    assert (folder / SPOOL).exists()
+    spool = Spool(folder / SPOOL)
+    written = sum(map(len, records_of(spool).values())) // 16
+    spool.close()
+    with shadowgraph.open(folder) as trace:
+        assert trace.calls_file.rows == written
+        assert not trace.calls_file.path.is_relative_to(folder)
+
+
+def noise_call(noise: random.Random) -> Call:
+    start = noise.getrandbits(40)
+    return Call(start, noise.getrandbits(16), noise.getrandbits(39), noise.getrandbits(20) + 1)

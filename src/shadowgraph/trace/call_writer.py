@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,11 @@ class CallWriter:
         self._values = ValueColumns(values, ROW_GROUP) if values else None
         self._writer = calls_writer(path, self._schema)
         self._columns = {name: new_array(ROW_GROUP, kind) for name, kind in _COLUMNS.items()}
+        self._spare = {name: new_array(ROW_GROUP, kind) for name, kind in _COLUMNS.items()}
         self._filled = 0
+        # Compressing takes as long as all the rest: on a second processor it happens beside it.
+        self._beside = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
 
     def add(self, thread: int, block: SortedBlock) -> None:
         """Add the calls of a block."""
@@ -74,14 +79,26 @@ class CallWriter:
         """Write what is left and finish the file."""
         try:
             self._flush()
+            self._wait()
         finally:
+            self._beside.shutdown()
             self._writer.close()
 
     def _flush(self) -> None:
-        """Write the rows that are there as one row group."""
-        if self._filled:
-            arrays: list[Any] = [pa.array(column[: self._filled]) for column in self._columns.values()]
-            if self._values is not None:
-                arrays += self._values.take(self._filled)
-            self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema), row_group_size=ROW_GROUP)
-            self._filled = 0
+        """Begin to write the rows that are there as one row group, and go on with the other set of columns."""
+        self._wait()
+        if not self._filled:
+            return
+        arrays: list[Any] = [pa.array(column[: self._filled]) for column in self._columns.values()]
+        if self._values is not None:
+            arrays += self._values.take(self._filled)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self._writing = self._beside.submit(self._writer.write_batch, batch, row_group_size=ROW_GROUP)
+        self._columns, self._spare = self._spare, self._columns
+        self._filled = 0
+
+    def _wait(self) -> None:
+        """Until the last row group is written; what went wrong with it is raised here."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()

@@ -148,7 +148,7 @@ class ThreadSorter:
             calls[own:count] = others
         if values:
             slots = _append_values(calls[own:count], values, slots)
-        kept = library().sg_sort(address(calls), count, address(keys), address(scratch), address(order))
+        kept = library().sg_sort(address(calls), count, len(others), address(keys), address(scratch), address(order))
         if kept < 0:
             raise MemoryError
         return SortedBlock(calls, order, kept, slots)
