@@ -1,4 +1,4 @@
-"""The call/return checker itself: it finds what a hardware shadow stack would refuse, and nothing in lawful programs."""
+"""The call/return checker finds what a hardware shadow stack would refuse, and nothing in lawful programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_lawful_program_has_no_mismatch(name: str, rounds: int) -> None:
 
 def test_address_pushed_and_returned_to_is_a_mismatch() -> None:
     report = check("callcheck_pushed_return", 3)
-    # A round has two: the ret to the pushed address, and the ret of the caller whose callee took its return address away.
+    # Two a round: the ret to the pushed address, and that of the caller whose callee took its return address away.
     assert report.mismatch_count == 6
     assert {mismatch.file.rpartition("/")[2] for mismatch in report.mismatches} == {"callcheck_pushed_return"}
 
@@ -46,7 +46,7 @@ def test_address_pushed_and_returned_to_is_a_mismatch() -> None:
 def test_longjmp_is_unwinding_and_no_mismatch() -> None:
     report = check("leaving_longjmp", 100)
     assert report.mismatch_count == 0
-    # longjmp itself and the functions it leaves: two in each of the first rounds, 53 in the recursion, one in each of the last.
+    # What longjmp leaves: two calls in each of the first rounds, 53 in the recursion, one in each of the last rounds.
     assert report.unwound >= 2 * 100 + 53 + 100
 
 

@@ -20,7 +20,7 @@
 #else
 #define TRACED __attribute__((noipa, used))
 #endif
-#define INLINED static inline __attribute__((always_inline, unused))
+#define INLINED static inline __attribute__((always_inline, unused, no_instrument_function))
 
 static int failures;
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,9 +82,16 @@ def _shadowgraph() -> list[str]:
     return [sys.executable, "-m", "shadowgraph.cli.main"]
 
 
-def _run(command: list[str], stdin: bytes, folder: Path | None, timeout: float) -> Outcome:
+def _run(
+    command: list[str], stdin: bytes, folder: Path | None, timeout: float, variables: dict[str, str] | None = None
+) -> Outcome:
     done = subprocess.run(
-        command, input=stdin, capture_output=True, timeout=timeout, env=environment(), cwd=folder or scratch_folder()
+        command,
+        input=stdin,
+        capture_output=True,
+        timeout=timeout,
+        env=environment() | (variables or {}),
+        cwd=folder or scratch_folder(),
     )
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode
     return Outcome(done.stdout, done.stderr, status)
@@ -106,11 +114,15 @@ def record(
     folder: Path | None = None,
     timeout: float = 120,
     program: Path | None = None,
+    variables: dict[str, str] | None = None,
 ) -> Recording:
-    """Run a program under the recorder. ``program`` is the file whose functions are its own (default: the command)."""
+    """Run a program under the recorder.
+
+    ``program`` is the file whose functions are its own (default: the command), ``variables`` go into its environment.
+    """
     trace = Path(tempfile.mkdtemp(prefix="trace-", dir=scratch_folder())) / "run.sgt"
-    outcome = _run(recorder_command(command, trace, options), stdin, folder, timeout)
-    return Recording(outcome, trace, (program or Path(command[0])).resolve())
+    outcome = _run(recorder_command(command, trace, options), stdin, folder, timeout, variables)
+    return Recording(outcome, trace, (program or Path(shutil.which(command[0]) or command[0])).resolve())
 
 
 def functions_of(program: Path) -> list[dict[str, object]]:

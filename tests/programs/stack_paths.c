@@ -1,0 +1,72 @@
+/*
+ * Every way through the entry path and the return path, for single-stepping: a thread's first call, plain calls, a call
+ * that is not traced by an unhooked function, calls through a pointer, tail calls, recursion beyond a block of frames, more
+ * calls than a ring segment holds, and a return over calls that longjmp has left behind.
+ */
+#include <setjmp.h>
+#include <stdlib.h>
+
+#define TRACED __attribute__((noipa, used))
+
+volatile long sink;
+static jmp_buf place;
+
+TRACED long leaf(long n) { return n + 1; }
+
+TRACED long pushes(long n, long m)
+{
+    volatile char room[200];
+    room[n & 63] = (char)m;
+    return leaf(n) + leaf(m) + room[n & 63];
+}
+
+TRACED long through_pointer(long (*function)(long), long n) { return function(n) + 1; }
+
+TRACED long tail_last(long n) { return n * 3; }
+TRACED long tail_middle(long n) { sink = n; return tail_last(n + 1); }
+TRACED long tail_first(long n) { sink = n + 1; return tail_middle(n + 2); }
+
+TRACED long recurse(long n) { return n ? recurse(n - 1) + leaf(n) : 0; }
+
+TRACED void jumps(void) { longjmp(place, 1); }
+TRACED void leaves(long depth)
+{
+    if (depth)
+        leaves(depth - 1);
+    else
+        jumps();
+    sink = depth;
+}
+
+/* The longjmp itself is not followed by a test that steps: it asks to run on to `landed`. */
+TRACED long landed(long n) { return leaf(n); }
+TRACED long returns_over_dead(void)
+{
+    if (!setjmp(place))
+        leaves(3);
+    return landed(2);
+}
+
+TRACED void fill_ring(long n)
+{
+    for (long i = 0; i < n; i++)
+        sink += leaf(i);
+}
+
+TRACED long first_call(long n) { return leaf(n); }
+
+TRACED void paths_end(void) { sink = 0; }
+
+int main(void)
+{
+    first_call(1);
+    pushes(2, 3);
+    through_pointer(leaf, 4);
+    tail_first(5);
+    recurse(34);
+    fill_ring(80);
+    returns_over_dead();
+    leaf(6);
+    paths_end();
+    return 0;
+}
