@@ -15,7 +15,7 @@ from shadowgraph.target.memory import find_gap, read_mappings
 from shadowgraph.target.modules import Module
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["Hooks", "Request", "hook"]
+__all__ = ["Hooks", "Request", "hook", "restore"]
 
 _PAGE = 4096
 _SYS_MMAP, _SYS_MPROTECT = 9, 10
@@ -68,6 +68,16 @@ def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, requ
     foreign = _write_jumps(thread, thunks)
     refused |= {int(request.rows[thunks.patched[index]]): Reason.FOREIGN_BYTES for index in foreign}
     return Hooks(module, thunks, base, base + code_size, refused)
+
+
+def restore(thread: RemoteThread, hooks: Hooks) -> None:
+    """Hook a module again that has been unloaded and loaded at the same place since: its thunks are still there."""
+    thunks = hooks.thunks
+    if not len(thunks.patch_address):
+        return
+    first = thread.memory.read(int(thunks.patch_address[0]), thunks.replacement.shape[1])
+    if first != thunks.replacement[0].tobytes():
+        _write_jumps(thread, thunks)
 
 
 def _map_near(thread: RemoteThread, module: Module, size: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.hooks import Hooks, Request, hook
+from shadowgraph.agent.hooks import Hooks, Request, hook, restore
 from shadowgraph.agent.inject import AGENT_PATH, Agent, Settings, inject
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
@@ -318,10 +318,13 @@ def hook_modules(
     """
     memory = Memory(process.pid)
     try:
-        done = {(hooks.module.path, hooks.module.base) for hooks in process.hooks}
+        known = {(hooks.module.path, hooks.module.base): hooks for hooks in process.hooks}
         with RemoteThread(tid, memory) as thread:
             for module in read_modules(process.pid):
-                if (module.path, module.base) in done or module.path == str(AGENT_PATH):
+                hooks = known.get((module.path, module.base))
+                if hooks is not None:
+                    restore(thread, hooks)
+                if hooks is not None or module.path == str(AGENT_PATH):
                     continue
                 if not selection.touches(module.name):
                     continue

@@ -29,6 +29,7 @@ __all__ = ["Recording", "Result"]
 
 _IDLE_SECONDS = 0.02
 _LOOK_SECONDS = 0.05
+_CLOCK_SECONDS = 1.0
 
 
 @dataclass
@@ -113,6 +114,7 @@ class Recording:
         except BaseException:
             self._abandon(pid)
             raise
+        self.spool.append("clock", clock_pair(self.tick_base))
         if started is not None:
             started()
         beat = threading.Thread(target=self._beat, daemon=True)
@@ -143,7 +145,7 @@ class Recording:
         """Enter a program that has just been exec'ed, and let it run."""
         launch.run_to_entry(pid)
         process = enter(pid, self.selection, self.capture, self.settings, self.library, self.ids, follow=self.follow)
-        if first and process.hooked == 0:
+        if first and process.hooked == 0 and not self.selection.names_modules():
             raise StartError(self._nothing_hooked(process))
         drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, self._new_process)
         self.images.append(_Image(process, drain))
@@ -205,7 +207,7 @@ class Recording:
 
     def _watch(self, pid: int) -> None:
         """Drain, answer events and follow execs until everything has ended or the recording is stopped."""
-        looked = time.monotonic()
+        looked = clocked = time.monotonic()
         while not self.stop:
             bells = [int(image.drain.arena.header["bell"]) for image in self.images]
             busy = sum(image.drain.take() for image in self.images)
@@ -214,6 +216,9 @@ class Recording:
             self._follow_execs()
             self._collect_main(pid)
             now = time.monotonic()
+            if now - clocked > _CLOCK_SECONDS:
+                clocked = now
+                self.spool.append("clock", clock_pair(self.tick_base))  # if we are killed, the last one counts
             if now - looked > _LOOK_SECONDS or self._status is not None:
                 looked = now
                 self._collect_ended()
@@ -354,6 +359,8 @@ class Recording:
             image.drain.arena.header["controller_pid"] = 0
             image.drain.finish()
             image.drain.arena.answer()
+        if self.hooked == 0 and self.selection.rules:
+            self.notes.append(f"no function matched {', '.join(rule.text for rule in self.selection.rules)}")
         end: dict[str, Any] = {"tick": read_ticks() - self.tick_base, "reason": "stopped" if self.stop else "exited"}
         if self._status is not None:
             end["status"] = os.waitstatus_to_exitcode(self._status)
