@@ -3,7 +3,7 @@
     python bench/trace_views.py [--calls 1e8] [--threads 2] [--keep FOLDER]
 
 The calls are simulated (seeded, nested, with a main function around each thread) and take the way of recorded ones: raw
-records into a spool, the spool into Parquet, the views as commands of their own, bound to one processor. Every line says
+records into a spool, the spool into Parquet, the views as commands of their own, bound to one processor. Each line says
 what was measured and, where the project promises a figure, the promise ("target") and whether it was kept.
 """
 

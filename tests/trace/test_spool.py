@@ -185,7 +185,10 @@ sys.stdin.read()
 def test_a_writer_is_seen_alive_and_what_it_wrote_survives_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with subprocess.Popen(
-        [sys.executable, "-c", KILLED, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", KILLED, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(Path(spool_writer.__file__).parents[2])},
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
