@@ -95,6 +95,7 @@ class _OrderedRules(click.Command):
     metavar="SPEC",
     help="Capture arguments and results: 'open(str path, i32 flags) -> i32'.",
 )
+@click.option("--auto-args", is_flag=True, help="Capture what debug information says of arguments and results.")
 @click.option("--depth", type=click.IntRange(min=1), help="Trace at most this many nested calls.")
 @click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
 @click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
@@ -169,7 +170,7 @@ class _Record:
             minimal_ticks=_ticks(options["min_time"]),
             depth_limit=options["depth"] or 0,
         )
-        capture = Capture([parse_rule(text) for text in options["values"]])
+        capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
         selection = Selection(self.rules, everything=options["everything"], library_calls=options["libcalls"])
         metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": os.getcwd()}
         folder = create_folder(output, metadata, force=options["force"])

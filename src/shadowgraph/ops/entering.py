@@ -17,7 +17,7 @@ from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
 from shadowgraph.ops.library import KnownModule, ModuleLibrary
 from shadowgraph.ops.selection import LibraryCalls, Selection
-from shadowgraph.ops.values import Capture, native_values, spool_row
+from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
@@ -298,14 +298,31 @@ def _values(
 ) -> dict[int, bytes]:
     """What to capture of the calls of each row, by its index among the rows."""
     found: dict[int, bytes] = {}
+    from_source = _debug_signatures(choice, rows) if capture.automatic else {}
     for index, row in enumerate(rows.tolist()):
+        if choice.flags[row] & layout.FLAG_SILENT:
+            continue
         names = choice.known.functions.names(row)
         if row in choice.names:
             names = [choice.names[row], *names]
-        signature = capture.signature(choice.module.name, names)
-        if signature is not None and not choice.flags[row] & layout.FLAG_SILENT:
+        signature = capture.signature(choice.module.name, names) or from_source.get(index)
+        if signature is not None:
             found[index] = native_values(signature)
             ids.new_values.append(spool_row(int(numbers[index]), signature))
+    return found
+
+
+def _debug_signatures(choice: Choice, rows: npt.NDArray[np.int64]) -> dict[int, Signature]:
+    """Signatures from debug information, by index among the rows."""
+    from shadowgraph.image.signatures import has_source_signature
+    from shadowgraph.ops.debug_values import from_debug_information
+
+    table, functions = choice.known.signatures, choice.known.functions
+    found = {}
+    for index, source in enumerate(table.find(functions.start[rows])):
+        signature = from_debug_information(source) if source is not None else None
+        if signature is not None and has_source_signature(functions.name(int(rows[index]))):
+            found[index] = signature
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ import numpy.typing as npt
 from shadowgraph.image import FunctionTable, Image, Import, open_image, read_functions, read_imports
 from shadowgraph.patch import ModulePlan, plan_module
 from shadowgraph.target.modules import Module
+
+if TYPE_CHECKING:
+    from shadowgraph.image.signatures import SignatureTable
 
 __all__ = ["KnownModule", "ModuleLibrary"]
 
@@ -54,6 +58,13 @@ class KnownModule:
     def imports(self) -> list[Import]:
         """The functions it imports."""
         return read_imports(self.image)
+
+    @cached_property
+    def signatures(self) -> SignatureTable:
+        """What debug information says of parameters and results."""
+        from shadowgraph.image.signatures import read_signatures
+
+        return read_signatures(self.image)
 
     def bias(self, module: Module) -> int:
         """What to add to an image address for this loading of the module."""

@@ -90,6 +90,7 @@ class Recording:
         self.notes: list[str] = []
         self.refused: dict[Reason, int] = {}
         self.hooked = 0
+        self.captured = 0
         self._execs: dict[int, int] = {}
         self._gone: set[int] = set()
         self._pulse = threading.Event()
@@ -187,6 +188,7 @@ class Recording:
             self.ids.new_functions.clear()
         if self.ids.new_values:
             self.spool.append("values", self.ids.new_values)
+            self.captured += len(self.ids.new_values)
             self.ids.new_values.clear()
 
     def _new_process(self, pid: int, parent: int) -> int:
@@ -202,6 +204,14 @@ class Recording:
         }
         self.spool.append("processes", [row])
         return number
+
+    def _note_captures(self) -> None:
+        """Say which specifications of values were for nothing."""
+        for rule in self.capture.rules:
+            if rule.text not in self.capture.matched:
+                self.notes.append(f"--args {rule.text!r} matched no traced function")
+        if self.capture.automatic and not self.captured:
+            self.notes.append("--auto-args found no debug information for the traced functions (build with -g)")
 
     # --- the loop ---
 
@@ -361,6 +371,7 @@ class Recording:
             image.drain.arena.answer()
         if self.hooked == 0 and self.selection.rules:
             self.notes.append(f"no function matched {', '.join(rule.text for rule in self.selection.rules)}")
+        self._note_captures()
         end: dict[str, Any] = {"tick": read_ticks() - self.tick_base, "reason": "stopped" if self.stop else "exited"}
         if self._status is not None:
             end["status"] = os.waitstatus_to_exitcode(self._status)

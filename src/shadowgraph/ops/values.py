@@ -18,7 +18,17 @@ from shadowgraph.agent import layout
 from shadowgraph.errors import UsageError
 from shadowgraph.ops.selection import Rule, function_rule
 
-__all__ = ["Capture", "Signature", "Value", "ValueRule", "native_values", "parse_rule", "spool_row"]
+__all__ = [
+    "INTEGER_REGISTERS",
+    "VECTOR_REGISTERS",
+    "Capture",
+    "Signature",
+    "Value",
+    "ValueRule",
+    "native_values",
+    "parse_rule",
+    "spool_row",
+]
 
 _TYPES = {
     "ptr", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64", "bool", "char", "str",
@@ -30,15 +40,19 @@ _ALIASES = {
     "_Bool": "bool",
 }  # fmt: skip
 _FLOATS = ("f32", "f64")
-_INTEGER_REGISTERS, _VECTOR_REGISTERS = 6, 8
+INTEGER_REGISTERS, VECTOR_REGISTERS = 6, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One argument or result. Type `_` takes its place and is not captured."""
+    """One argument or result. Type `_` takes its place and is not captured.
+
+    ``place`` is where it is (struct sg_value in arena.h), if that is not what the order of the values says.
+    """
 
     type: str
     name: str = ""
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +143,14 @@ def native_values(signature: Signature) -> bytes:
     for value in signature.arguments:
         if value.type in _FLOATS:
             place, vectors = vectors, vectors + 1
-            full = place >= _VECTOR_REGISTERS
+            full = place >= VECTOR_REGISTERS
         else:
             place, integers = integers, integers + 1
-            full = place >= _INTEGER_REGISTERS
+            full = place >= INTEGER_REGISTERS
         if full:
             place, stack = layout.PLACE_STACK + stack, stack + 1
         if value.type != "_":
-            items.append((_kind(value), place))
+            items.append((_kind(value), place if value.place is None else value.place))
     entry = len(items)
     integers = vectors = 0
     for value in signature.results:
