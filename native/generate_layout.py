@@ -211,7 +211,7 @@ def generate(include: Path = INCLUDE) -> str:
         finally:
             types.close()
     lines = ['"""Generated from native/include/shadowgraph/*.h by native/generate_layout.py: do not edit."""', ""]
-    lines += ["# ruff: noqa: E501", "", "from __future__ import annotations", ""]
+    lines += ["from __future__ import annotations", ""]
     if structures:
         lines += ["import numpy as np", ""]
     lines += [f"{name.removeprefix('SG_')} = {python_integer(value)}" for name, value in constants.items()]
