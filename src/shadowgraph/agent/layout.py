@@ -1,6 +1,5 @@
 """Generated from native/include/shadowgraph/*.h by native/generate_layout.py: do not edit."""
 
-
 from __future__ import annotations
 
 import numpy as np
