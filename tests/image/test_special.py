@@ -37,7 +37,7 @@ def test_every_reason_has_a_sentence():
         ("_ZN6__asan13AsanThread_fooEv", Reason.LOOKS_AT_RETURN_ADDRESS),
         ("__x86_indirect_thunk_r11", Reason.OWN_CONVENTION),
         ("Builtins_ArrayPrototypePush", Reason.MANAGED_STACK),
-        ("_ZN2v88internal11Runtime_AddEiPmPNS0_7IsolateE", Reason.MANAGED_STACK),
+        ("_ZN2v88internal11Runtime_AddEiPmPNS0_7IsolateE", Reason.CALLED_BY_RUNTIME),
         ("camlStdlib__List__map_507", Reason.MANAGED_STACK),
         ("camlStdlib.List.map_507", Reason.MANAGED_STACK),
     ],
@@ -198,6 +198,16 @@ def test_haskell_code_is_refused_by_its_names():
     haskell = {"stg_upd_frame_info", "base_GHCziBase_map_info", "Main_main1_entry"}
     assert refused_names(functions, Reason.MANAGED_STACK) == haskell
     assert refused_names(assembled(["get_info", "main_entry"]), Reason.MANAGED_STACK) == set()
+
+
+def test_functions_that_javascript_calls_are_known_by_their_parameters():
+    called = [
+        "_ZN4node2fs4ReadERKN2v820FunctionCallbackInfoINS1_5ValueEEE",
+        "_ZN2v88internal11GCExtension2GCERKNS_20FunctionCallbackInfoINS_5ValueEEE",
+        "_ZN4node9EnvGetterEN2v85LocalINS0_4NameEEERKNS0_20PropertyCallbackInfoINS0_5ValueEEE",
+    ]
+    ordinary = ["_ZN4node2fs8InternalEPNS_11EnvironmentE", "FunctionCallbackInfo"]
+    assert refused_names(assembled([*called, *ordinary]), Reason.CALLED_BY_RUNTIME) == set(called)
 
 
 def test_the_entry_point_is_refused_whatever_its_name():

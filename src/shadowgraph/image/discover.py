@@ -133,17 +133,24 @@ def _untyped_functions(
     if not len(candidates):
         return candidates
     value = table.rows["value"][candidates]
-    at_fde = np.isin(value, unwind.start)
+    at_fde = _among(value, unwind.start)
     order = np.argsort(typed_start, kind="stable")
     start, end = typed_start[order], np.maximum.accumulate((typed_start + typed_size)[order])
     behind = np.searchsorted(start, value, side="right") - 1
     within = (behind >= 0) & (value < end[np.maximum(behind, 0)]) if len(start) else np.zeros(len(value), np.bool_)
     free = (table.binding[candidates] != STB_LOCAL) & (unwind.indexes(value) < 0) & ~within
-    chosen = candidates[(at_fde & ~np.isin(value, typed_start)) | free]
+    chosen = candidates[(at_fde & ~_among(value, start)) | free]
     names = table.raw_names(chosen.tolist())
     keep = [bool(name) and not name.startswith((b".", b"$", b"__start_", b"__stop_")) for name in names]
     kept: npt.NDArray[np.int64] = chosen[np.array(keep, np.bool_)]
     return kept
+
+
+def _among(values: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which values occur in an ascending array."""
+    followed = np.append(ascending, np.uint64(2**64 - 1))
+    found: npt.NDArray[np.bool_] = followed[np.searchsorted(ascending, values)] == values
+    return found
 
 
 def _without_parts(symbols: _Symbols, tables: list[SymbolTable], unwind: UnwindTable, parts: list[Part]) -> _Symbols:

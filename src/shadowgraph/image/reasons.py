@@ -38,6 +38,7 @@ class Reason(IntEnum):
     SIGNAL_RETURN = 23
     SHADOWGRAPH_AGENT = 24
     UNWINDER = 25
+    CALLED_BY_RUNTIME = 26
 
     # Found by the planner, which reads the code.
     TOO_SHORT = 64
@@ -72,6 +73,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.SIGNAL_RETURN: "it ends a signal handler and never returns",
     Reason.SHADOWGRAPH_AGENT: "it belongs to the tracer's own agent",
     Reason.UNWINDER: "it unwinds the stack it runs on, and starts from its own return address",
+    Reason.CALLED_BY_RUNTIME: "a language runtime calls it and finds its own stack again by the return address",
     Reason.TOO_SHORT: "it is too short for a jump of five bytes and no padding follows it",
     Reason.JUMPED_INTO: "code elsewhere jumps into the bytes that the jump would replace",
     Reason.UNDECODABLE: "its first bytes are not instructions that the decoder knows",

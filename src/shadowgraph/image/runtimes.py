@@ -12,10 +12,13 @@ import numpy.typing as npt
 
 from shadowgraph.image.functions import Aliases, FunctionTable
 
-__all__ = ["managed_rows"]
+__all__ = ["managed_rows", "rows_called_by_runtime"]
 
 # GHC's code is a web of jumps: rsp is the C stack's, and what lies on top of it is nobody's return address.
 _HASKELL = re.compile(r"(?:stg_.*|.*_(?:info|entry|slow|fast|ret|closure))\Z")
+# A parameter "const v8::FunctionCallbackInfo<…> &", or its kin for properties; not that of a pointer to a function.
+_V8_CALLBACKS = (b"20FunctionCallbackInfoI", b"20PropertyCallbackInfoI")
+_BY_CONSTANT_REFERENCE = re.compile(rb"(?<!PFv)RKN(?:2v8|S\d*_)\Z")
 _HASKELL_MARK = b"stg_upd_frame_info"
 
 
@@ -37,6 +40,21 @@ def _haskell_rows(functions: FunctionTable, aliases: Aliases) -> npt.NDArray[np.
         return np.zeros(0, np.int64)
     candidates = np.flatnonzero(~functions.has_unwind).tolist()
     return np.array([row for row in candidates if _HASKELL.match(functions.name(row))], np.int64)
+
+
+def rows_called_by_runtime(aliases: Aliases) -> npt.NDArray[np.int64]:
+    """The rows of functions that JavaScript calls through V8 (node's own and those of its addons), by their parameters.
+
+    V8 begins a walk of its stack at the return address of such a call. Where a resolver
+    (V8::SetReturnAddressLocationResolver) leads it from the slot to the original, they can be hooked.
+    """
+    rows = [np.zeros(0, np.int64)]
+    for number, table in enumerate(aliases.tables):
+        members = np.flatnonzero(aliases.table == number)
+        for text in _V8_CALLBACKS:
+            named = table.names_with(text, _BY_CONSTANT_REFERENCE, aliases.symbol[members])
+            rows.append(np.searchsorted(aliases.bounds, members[named], side="right") - 1)
+    return np.unique(np.concatenate(rows))
 
 
 def _address(aliases: Aliases, name: bytes) -> int | None:

@@ -13,7 +13,6 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.image.names import displayed
 from shadowgraph.image.reasons import Reason
 from shadowgraph.image.symbols import SymbolTable
 
@@ -119,10 +118,15 @@ _BY_PATTERN: list[tuple[Reason, str, str]] = [
     (Reason.OWN_CONVENTION, "__x86_indirect_", r"(?:call_|jump_)?thunk.*"),
     (Reason.OWN_CONVENTION, "__llvm_external_retpoline_", ".*"),
     # V8's builtins are JavaScript-side code: the collector and the stack walker look up every return address on their
-    # frames and end the process at one they do not know. The C++ functions that builtins call leave theirs in the exit
-    # frame, from which the walk starts.
+    # frames and end the process at one they do not know; and bytecode handlers are entered by jumps. The C++ functions
+    # that builtins call leave their return address where the walk starts (ExitFrame::ComputePCAddress in frames.cc).
+    # Those that embedders hand to V8 are found by their parameters (runtimes.py).
     (Reason.MANAGED_STACK, "Builtins_", ".*"),
-    (Reason.MANAGED_STACK, "_ZN2v88internal", r"L?\d+(?:Builtin_|Runtime_|Stats_Runtime_|Builtin_Impl_|__RT_impl_).*"),
+    (
+        Reason.CALLED_BY_RUNTIME,
+        "_ZN2v88internal",
+        r"L?\d+(?:Builtin_|Runtime_|Stats_Runtime_|Builtin_Impl_|__RT_impl_).*",
+    ),
     # OCaml's compiled functions: camlModule__name_123 (4.x) and camlModule.name_123 (5.x).
     (Reason.MANAGED_STACK, "caml", r"[A-Z][\w.]*(?:__|\.)\w+"),
 ]
@@ -132,11 +136,7 @@ _KEY_BYTES = 8
 
 def reason_by_name(name: str) -> Reason:
     """What speaks against hooking a function of this name (as the file spells it); NONE if nothing does."""
-    exact, pattern, reasons = _tables()
-    if name in exact:
-        return exact[name]
-    matched = pattern.match(name)
-    return reasons[matched.lastindex or 0] if matched else Reason.NONE
+    return _reason(name.encode("utf-8", "surrogateescape"))
 
 
 def special_symbols(
@@ -148,16 +148,26 @@ def special_symbols(
     """
     positions = np.flatnonzero(_sieve(_first_bytes(symbols, rows)))
     names = symbols.raw_names(rows[positions].tolist())
-    reasons = np.array([reason_by_name(displayed(name)) for name in names], np.uint8)
+    reasons = np.array([_reason(name) for name in names], np.uint8)
     return positions[reasons != 0], reasons[reasons != 0]
 
 
+def _reason(raw: bytes) -> Reason:
+    exact, pattern, reasons = _tables()
+    name = raw.split(b"@", 1)[0] if b"@" in raw else raw
+    if name in exact:
+        return exact[name]
+    matched = pattern.match(name)
+    return reasons[matched.lastindex or 0] if matched else Reason.NONE
+
+
 @cache
-def _tables() -> tuple[dict[str, Reason], re.Pattern[str], list[Reason]]:
+def _tables() -> tuple[dict[bytes, Reason], re.Pattern[bytes], list[Reason]]:
     """Reasons by name; all patterns in one, a group each; the reasons by the number of the group."""
-    exact = {name: reason for reason, names in _BY_NAME for name in names.split()}
+    exact = {name.encode(): reason for reason, names in _BY_NAME for name in names.split()}
     groups = "|".join(f"({re.escape(start)}{rest})" for _, start, rest in _BY_PATTERN)
-    return exact, re.compile(rf"(?:{groups})\Z"), [Reason.NONE, *(reason for reason, _, _ in _BY_PATTERN)]
+    whole = re.compile(rf"(?:{groups})\Z".encode(), re.DOTALL)
+    return exact, whole, [Reason.NONE, *(reason for reason, _, _ in _BY_PATTERN)]
 
 
 @cache
@@ -168,12 +178,12 @@ def _beginnings() -> dict[int, npt.NDArray[np.uint64]]:
         # A version may follow the name: ask for no more than the name itself.
         beginnings.setdefault(min(len(name), _KEY_BYTES), set()).add(_number(name))
     for _, start, _ in _BY_PATTERN:
-        beginnings.setdefault(min(len(start), _KEY_BYTES), set()).add(_number(start))
+        beginnings.setdefault(min(len(start), _KEY_BYTES), set()).add(_number(start.encode()))
     return {length: np.array(sorted(numbers), np.uint64) for length, numbers in beginnings.items()}
 
 
-def _number(text: str) -> int:
-    return int.from_bytes(text.encode()[:_KEY_BYTES], "little")
+def _number(text: bytes) -> int:
+    return int.from_bytes(text[:_KEY_BYTES], "little")
 
 
 def _first_bytes(symbols: SymbolTable, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

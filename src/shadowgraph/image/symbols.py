@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -56,12 +58,25 @@ class SymbolTable:
         return [text[starts[i] : find(b"\0", starts[i])] if starts[i] < size else b"" for i in indexes]
 
     def find_name(self, name: bytes) -> npt.NDArray[np.int64]:
-        """The rows of that very name, with or without a version behind it (``name@VERSION``).
+        """The rows of that very name (not ""), with or without a version behind it (``name@VERSION``).
 
         Found by a search for its bytes in the string table, so that no other name need be decoded.
         """
-        offsets = [at for ending in (b"\0", b"@") for at in _occurrences(self._text, name + ending)]
+        end = len(name)
+        if not end:
+            return np.zeros(0, np.int64)
+        offsets = [at for at in _occurrences(self._text, name) if self._text[at + end : at + end + 1] in b"\0@"]
         return np.flatnonzero(np.isin(self.rows["name"], np.array(offsets, np.uint32)))
+
+    def names_with(self, text: bytes, before: re.Pattern[bytes], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Positions in ``rows`` of the names that hold ``text`` with a match of ``before`` ending right before it.
+
+        A search for literal bytes through all strings at once, so that no name need be decoded.
+        """
+        hits = [at for at in _occurrences(self._text, text) if before.search(self._text[max(at - 16, 0) : at])]
+        found = np.array(hits, np.int64)
+        first = np.append(found, len(self._text) + 1)[np.searchsorted(found, self.rows["name"][rows])]
+        return np.flatnonzero(first < self.name_ends(rows))
 
     def name_ends(self, indexes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """int64[len(indexes)]: the offset of the NUL behind each name; ``len(strings)`` for an unfinished last one."""
@@ -69,6 +84,10 @@ class SymbolTable:
         start = np.minimum(self.rows["name"][indexes].astype(np.int64), len(self.strings))
         ends: npt.NDArray[np.int64] = nul[np.searchsorted(nul, start)]
         return ends
+
+
+# Read for functions, imports and every look-up of an export alike.
+_DYNAMIC: WeakKeyDictionary[Image, SymbolTable | None] = WeakKeyDictionary()
 
 
 def section_symbols(file: ElfFile, kind: int) -> SymbolTable | None:
@@ -84,7 +103,14 @@ def section_symbols(file: ElfFile, kind: int) -> SymbolTable | None:
 
 
 def dynamic_symbols(image: Image) -> SymbolTable | None:
-    """The dynamic linker's symbols (DT_SYMTAB); how many they are, the section or the hash tables tell."""
+    """The dynamic linker's symbols (DT_SYMTAB), read once; None if there are none."""
+    if image not in _DYNAMIC:
+        _DYNAMIC[image] = _read_dynamic_symbols(image)
+    return _DYNAMIC[image]
+
+
+def _read_dynamic_symbols(image: Image) -> SymbolTable | None:
+    """How many symbols there are, the section or the hash tables tell."""
     address = image.dynamic_value(DT_SYMTAB)
     if address is None:
         return section_symbols(image.elf, elf.SHT_DYNSYM)

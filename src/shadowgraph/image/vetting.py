@@ -10,7 +10,7 @@ from shadowgraph.image.image import Image
 from shadowgraph.image.names import cold_parent
 from shadowgraph.image.reasons import Reason
 from shadowgraph.image.return_address import find_return_address_reads
-from shadowgraph.image.runtimes import managed_rows
+from shadowgraph.image.runtimes import managed_rows, rows_called_by_runtime
 from shadowgraph.image.special import special_symbols
 from shadowgraph.image.symbols import SHN_UNDEF
 from shadowgraph.image.unwind import UnwindTable
@@ -49,6 +49,7 @@ def refuse_by_place(functions: FunctionTable, image: Image) -> None:
     if image.is_program or image.is_dynamic:
         functions.refused[functions.start == np.uint64(image.entry)] = Reason.NO_CALLER
     functions.refused[managed_rows(functions, functions.aliases)] = Reason.MANAGED_STACK
+    functions.refused[rows_called_by_runtime(functions.aliases)] = Reason.CALLED_BY_RUNTIME
 
 
 def refuse_by_code(functions: FunctionTable, image: Image, unwind: UnwindTable) -> None:
