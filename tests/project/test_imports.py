@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src"
+from tests.support.source_modules import MODULES, ROOT, layer_of
 
 # Each layer and what it may import besides itself. The order is the direction: everything named stands above.
 # `layout` is shadowgraph.agent.layout, the constants that are generated from the C headers; whoever reads records needs
@@ -38,18 +37,6 @@ LAYERS: dict[str, set[str]] = {
 
 # What native code may include besides the headers of its own folder and the shared ones.
 FREESTANDING = {"stdint.h", "stddef.h"}
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(SOURCE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
-
-
-def layer_of(module: str) -> str:
-    return "layout" if module == "shadowgraph.agent.layout" else module.split(".")[1]
 
 
 def imports_of(path: Path) -> Iterator[str]:

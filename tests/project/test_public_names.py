@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.test_imports import MODULES, layer_of
+from tests.support.source_modules import MODULES, layer_of
 
 GENERATED = {"shadowgraph.agent.layout"}
 
