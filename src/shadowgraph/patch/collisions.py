@@ -10,6 +10,7 @@ import numpy.typing as npt
 from shadowgraph.image.functions import Source
 from shadowgraph.image.reasons import PLANNER_FIRST, Reason
 from shadowgraph.patch.cold import cold_rows
+from shadowgraph.patch.decode import Kind, decode_steps, uses_red_zone
 from shadowgraph.patch.draft import Draft, Rows
 from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.jumps import JumpKind, Jumps
@@ -35,33 +36,47 @@ def resolve_collisions(draft: Draft) -> None:
         inner[draft.patch[rows] + offset] = marks[draft.patch[rows] + offset] = _INNER
     found = draft.find(marks, _worth_decoding(draft, marks, nameless))
     draft.reason[cold_rows(draft.image, draft.text, draft.owners, nameless, found)] = Reason.COLD_PART
-    _judge_jumps_to_entries(draft, found.take(marks[found.target] == _ENTRY))
+    from_parts = _judge_jumps_to_entries(draft, found.take(marks[found.target] == _ENTRY))
     _judge_jumps_inside(draft, found.take(marks[found.target] == _INNER))
     _judge_references(draft, draft.references(inner))
-    _settle_loops(draft)
+    _settle_loops(draft, from_parts)
 
 
 def _worth_decoding(draft: Draft, marks: Marks, nameless: Rows) -> Callable[[Jumps], npt.NDArray[np.bool_]]:
-    """Of what goes to entries: a function's own jumps, and everything that goes to nameless ones."""
+    """Of what goes to entries: jumps of the function itself or of cold parts, and all that goes to nameless ones."""
     is_nameless = np.zeros(len(draft.functions) + 1, np.bool_)
     is_nameless[nameless] = True
 
     def judge(found: Jumps) -> npt.NDArray[np.bool_]:
         target = draft.owners.rows_at(found.target)
-        own = (found.kind <= JumpKind.CONDITIONAL) & (draft.source_row(found) == target)
+        source, is_jump = draft.source_row(found), found.kind <= JumpKind.CONDITIONAL
+        own = is_jump & ((source == target) | ((source == NOBODY) & (found.owner != NOBODY)))
         worth: npt.NDArray[np.bool_] = own | (marks[found.target] == _INNER) | is_nameless[target]
         return worth
 
     return judge
 
 
-def _judge_jumps_to_entries(draft: Draft, found: Jumps) -> None:
-    """Mark the functions that jump to their own entry from behind their displaced instructions (SELF_JUMP)."""
-    row = draft.source_row(found)
-    own = (row != NOBODY) & (row == draft.owners.rows_at(found.target)) & (found.kind <= JumpKind.CONDITIONAL)
-    found, row = found.take(own), row[own]
-    outside = found.end > draft.patch[row] + draft.displaced(row)
-    draft.flags[row[outside]] |= np.uint8(PlanFlag.SELF_JUMP)
+def _judge_jumps_to_entries(draft: Draft, found: Jumps) -> Rows:
+    """Mark the functions that jump to their own entry from behind their displaced instructions (SELF_JUMP).
+
+    A jump from a cold part is the function's own if the function jumps into that part; the rows of such are returned.
+    """
+    found = found.take((found.owner != NOBODY) & (found.kind <= JumpKind.CONDITIONAL))
+    row, source = draft.owners.rows_at(found.target), draft.source_row(found)
+    own = (row != NOBODY) & (row == source) & (found.end > draft.patch[row] + draft.displaced(row))
+    draft.flags[row[own]] |= np.uint16(PlanFlag.SELF_JUMP)
+    from_part = np.flatnonzero((row != NOBODY) & (source == NOBODY))
+    pairs = zip(row[from_part].tolist(), found.owner[from_part].tolist(), strict=True)
+    return np.array(sorted({row for row, part in pairs if _jumps_into(draft, row, part)}), np.int64)
+
+
+def _jumps_into(draft: Draft, row: int, part: int) -> bool:
+    """Whether a function jumps into a piece of code, given as an index among the owners."""
+    code, patch = draft.code_of(row), int(draft.patch[row])
+    first, end = int(draft.owners.start[part]) - patch, int(draft.owners.end[part]) - patch
+    steps = decode_steps(code, len(code)) or []
+    return any(step.kind in (Kind.JUMP, Kind.CONDITIONAL) and first <= step.target < end for step in steps)
 
 
 def _judge_jumps_inside(draft: Draft, found: Jumps) -> None:
@@ -77,6 +92,7 @@ def _judge_jumps_inside(draft: Draft, found: Jumps) -> None:
     # Between functions data cannot be told from code: what seems to jump into an instruction from there is data.
     is_data = (found.owner == NOBODY) & ~_is_boundary(draft, row, found.target)
     counts = ~displaced_too & ~is_data
+    draft.jumps_inside = found.take(counts)
     _shorten(draft, row[counts], found.target[counts])
 
 
@@ -86,6 +102,7 @@ def _judge_references(draft: Draft, places: Places) -> None:
     index = draft.row_within(rows, np.full(len(rows), JUMP_SIZE), places)
     places, row = places[index != NOBODY], rows[index[index != NOBODY]]
     real = _is_boundary(draft, row, places)
+    draft.referenced.update(row[real].tolist())
     _shorten(draft, row[real], places[real])
 
 
@@ -105,7 +122,7 @@ def _is_boundary(draft: Draft, rows: Rows, places: Places) -> npt.NDArray[np.boo
 # --- loops at the entry ---
 
 
-def _settle_loops(draft: Draft) -> None:
+def _settle_loops(draft: Draft, from_parts: Rows) -> None:
     """Displace loops at the entry whole where possible; trust the others if the unwind table vouches for them."""
     looping = (draft.flags & PlanFlag.SELF_JUMP) != 0
     rows = np.flatnonzero(((draft.reason == 0) & looping) | (draft.reason == Reason.JUMPED_INTO))
@@ -116,11 +133,13 @@ def _settle_loops(draft: Draft) -> None:
     rows, recipes = rows[~entered], recipes[~entered]
     draft.recipe[rows] = recipes
     draft.reason[rows] = 0
-    draft.flags[rows] = (draft.flags[rows] & ~np.uint8(PlanFlag.SELF_JUMP)) | np.uint8(PlanFlag.WHOLE_LOOP)
-    looping = (draft.flags & PlanFlag.SELF_JUMP) != 0
-    doubtful = looping & ~draft.functions.has_unwind
-    draft.reason[doubtful & (draft.reason == 0)] = Reason.JUMPED_INTO
-    draft.free[doubtful] = 0
+    draft.flags[rows] = (draft.flags[rows] & ~np.uint16(PlanFlag.SELF_JUMP)) | np.uint16(PlanFlag.WHOLE_LOOP)
+    draft.flags[from_parts] |= np.uint16(PlanFlag.SELF_JUMP)
+    for row in np.flatnonzero((draft.flags & PlanFlag.SELF_JUMP) != 0).tolist():
+        if not draft.functions.has_unwind[row] or uses_red_zone(draft.code_of(row)):
+            draft.free[row] = 0
+            if draft.reason[row] == 0:
+                draft.reason[row] = Reason.JUMPED_INTO
 
 
 def _whole_loop_recipe(draft: Draft, row: int) -> int:

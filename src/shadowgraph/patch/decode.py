@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import iced_x86
 
-__all__ = ["INVALID_LENGTH", "LONGEST_INSTRUCTION", "Kind", "Step", "decode_steps", "instruction_lengths"]
+__all__ = [
+    "INVALID_LENGTH",
+    "LONGEST_INSTRUCTION",
+    "Kind",
+    "Step",
+    "decode_steps",
+    "instruction_lengths",
+    "uses_red_zone",
+]
 
 # Intel SDM vol. 2, 2.3.11.
 LONGEST_INSTRUCTION = 15
@@ -92,6 +100,15 @@ def decode_steps(code: bytes, at_least: int) -> list[Step] | None:
 def instruction_lengths(code: bytes) -> list[int]:
     """Lengths of the instructions of ``code`` in a row; INVALID_LENGTH for each byte that starts none."""
     return [len(instruction) if instruction else INVALID_LENGTH for instruction in _library().Decoder(64, code, ip=0)]
+
+
+def uses_red_zone(code: bytes) -> bool:
+    """Whether any instruction of ``code`` names memory below rsp."""
+    rsp = _library().Register.RSP
+    return any(
+        instruction.memory_base == rsp and instruction.memory_displacement >> 63
+        for instruction in _library().Decoder(64, code, ip=0)
+    )
 
 
 def _step(decoder: iced_x86.Decoder, instruction: iced_x86.Instruction, code: bytes, offset: int) -> Step:

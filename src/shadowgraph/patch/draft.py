@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image.reasons import Reason
-from shadowgraph.patch.jumps import Jumps, confirmed, find_jumps
+from shadowgraph.patch.jumps import Jumps, confirmed, find_jumps, no_jumps
 from shadowgraph.patch.owners import NOBODY, Owners
 from shadowgraph.patch.recipes import RecipeBook
 from shadowgraph.patch.references import addresses_in_data, targets_of_tables
@@ -31,9 +31,10 @@ class Draft:
 
     ``start``, ``end``  the function; ``patch`` where it may be patched: behind `endbr64` if it begins with one, which
                         indirect branches need to find; −1 where there is no text
-    ``reason``          uint8, :class:`Reason`; ``flags`` uint8, PlanFlag
+    ``reason``          uint8, :class:`Reason`; ``flags`` uint16, PlanFlag
     ``recipe``          int32, index into ``book``, −1 while there is none
     ``free``            int64, bytes from ``patch`` on that may be overwritten: up to the first one that is jumped to
+    ``jumps_inside``    the confirmed jumps into the first bytes of rows; ``referenced`` the rows that tables lead into
     ``hole``, ``lender``  int64, see short_jumps.py; −1 where the jump is a plain one
     """
 
@@ -56,9 +57,11 @@ class Draft:
             self.not_chosen[:] = True
             self.not_chosen[np.asarray(only, np.int64)] = False
             self.reason[self.not_chosen] = Reason.NOT_CHOSEN
-        self.flags = np.zeros(count, np.uint8)
+        self.flags = np.zeros(count, np.uint16)
         self.recipe = np.full(count, -1, np.int32)
         self.free = self.end - self.patch
+        self.jumps_inside = no_jumps()
+        self.referenced: set[int] = set()
         self.hole = np.full(count, -1, np.int64)
         self.lender = np.full(count, NOBODY, np.int64)
 

@@ -21,6 +21,7 @@ class PlanFlag(IntFlag):
     BEHIND_ENDBR64     the patch address is four bytes behind the function's start
     WHOLE_LOOP         a loop at the entry is displaced as a whole (loops.py)
     SHORT_JUMP         two bytes at the patch address jump to a hole that holds the real jump (short_jumps.py)
+    REDIRECTED         jumps into its first bytes are led to the copy: they are patched as well (redirects.py)
     LENDS              five more displaced bytes behind its jump are the hole of another function
     """
 
@@ -33,3 +34,4 @@ class PlanFlag(IntFlag):
     WHOLE_LOOP = 32
     SHORT_JUMP = 64
     LENDS = 128
+    REDIRECTED = 256

@@ -22,7 +22,7 @@ from shadowgraph.patch.decode import INVALID_LENGTH, LONGEST_INSTRUCTION, instru
 from shadowgraph.patch.owners import NOBODY, Owners
 from shadowgraph.patch.text import Marks, Places, Text
 
-__all__ = ["JumpKind", "Jumps", "confirmed", "find_jumps"]
+__all__ = ["JumpKind", "Jumps", "confirmed", "find_jumps", "no_jumps"]
 
 _CHUNK = 1 << 20
 # Bytes that may stand before an opcode: segment, operand and address size, lock, repeat, REX.
@@ -60,6 +60,12 @@ class Jumps:
         return Jumps(self.source[mask], self.end[mask], self.target[mask], self.kind[mask], self.owner[mask])
 
 
+def no_jumps() -> Jumps:
+    """Columns of length 0."""
+    none = np.zeros(0, np.int64)
+    return Jumps(none, none, none, np.zeros(0, np.uint8), none)
+
+
 def find_jumps(text: Text, owners: Owners, marks: Marks) -> Jumps:
     """Every place that, if an instruction begins there, branches to a marked place or takes its address with `lea`.
 
@@ -71,8 +77,7 @@ def find_jumps(text: Text, owners: Owners, marks: Marks) -> Jumps:
         for start in range(first, last, _CHUNK)
     ]
     if not found:
-        none = np.zeros(0, np.int64)
-        return Jumps(none, none, none, np.zeros(0, np.uint8), none)
+        return no_jumps()
     source, end, target = (np.concatenate([part[column] for part in found]) for column in range(3))
     return Jumps(source, end, target, _kinds()[text.data[source]], owners.at(source))
 

@@ -17,8 +17,8 @@ into the original copy from outside:
 What is left are jumps to the patch address around a call or a stack frame. With the frame gone again these are tail
 calls of the function to itself and are traced as such (PlanFlag.SELF_JUMP). That the frame is gone is what the unwind
 table says: it knows one stack depth for each place, and at the entry that is the depth of a call. Without an unwind
-entry nothing says so, and the function is refused. A tail call to itself may also have been a loop in the source: the
-two are the same machine code.
+entry nothing says so, and the function is refused; so is one that keeps values below rsp, where a hook at the entry
+works. A tail call to itself may also have been a loop in the source: the two are the same machine code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAVE_ALONE = (Kind.CALL, Kind.CALL_INDIRECT, Kind.TRANSACTION, Kind.BREAKPOINT
 
 
 def whole_loop(code: bytes, entry: int, window: int) -> list[Step] | None:
-    """The instructions from a function's patch address to its last jump back, or None if they cannot be moved together.
+    """The instructions from a function's patch address to its last jump back; None without one, or if they cannot move.
 
     ``code`` is the function from its patch address on; ``entry`` is its first byte as a distance from there; ``window``
     is how many bytes are displaced in any case.
@@ -46,6 +46,8 @@ def whole_loop(code: bytes, entry: int, window: int) -> list[Step] | None:
     if not steps or any(step.kind == Kind.JUMP_INDIRECT for step in steps):
         return None
     size = _closed_size(steps, entry, window)
+    if size == window:
+        return None
     moved = [step for step in steps if step.end <= size]
     if size > LARGEST_LOOP or any(step.kind in _LEAVE_ALONE for step in moved):
         return None

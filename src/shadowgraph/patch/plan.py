@@ -14,7 +14,8 @@ read:
 
 Jumps to the patch address itself are welcome: from another function such a jump is a tail call, and is traced as one.
 A function's jumps back to its own entry, or among its own first instructions, are loops: see loops.py. What has room
-for two bytes only may still be reached by a short jump: see short_jumps.py.
+for two bytes only may still be reached by a short jump (short_jumps.py), and what few long jumps lead into may have
+them led elsewhere (redirects.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from shadowgraph.patch.collisions import resolve_collisions
 from shadowgraph.patch.draft import Draft
 from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.owners import NOBODY
+from shadowgraph.patch.redirects import Redirect, redirect_jumps
 from shadowgraph.patch.relocate import JUMP_SIZE, Recipe
 from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE, use_short_jumps
 from shadowgraph.patch.windows import read_windows
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["ModulePlan", "plan_module"]
 
 
+# A jump into a function: the image address of its four last bytes, what the file has there (and one byte more), and
+# where in the function it leads, as a distance from the patch address.
+REDIRECT = np.dtype([("row", "<i8"), ("address", "<u8"), ("target", "<i8"), ("original", "u1", (JUMP_SIZE,))])
+
+
 @dataclass(frozen=True)
 class ModulePlan:
     """One row for each row of the function table, whether it was asked for or not.
@@ -50,12 +57,13 @@ class ModulePlan:
     ``displaced``      uint16, bytes of original code that run in the thunk; 0 if not hookable
     ``hookable``       bool
     ``reason``         uint8, :class:`Reason`; 0 if hookable, NOT_CHOSEN for rows outside of ``only``
-    ``flags``          uint8, :class:`PlanFlag`
+    ``flags``          uint16, :class:`PlanFlag`
     ``original``       uint8[n, 5], the bytes the file has at the patch address
     ``recipe``         int32, index into ``recipes``, −1 if not hookable
     ``hole``           uint64, image address of the five bytes that a SHORT_JUMP leads to, else 0
     ``hole_original``  uint8[n, 5], the bytes the file has there
     ``lender``         int64, the row that must be hooked too for its displaced bytes to be the hole, else −1
+    ``redirects``      REDIRECT[k], jumps whose last four bytes must lead to the copy, sorted by row
     """
 
     path: str
@@ -63,18 +71,19 @@ class ModulePlan:
     displaced: npt.NDArray[np.uint16]
     hookable: npt.NDArray[np.bool_]
     reason: npt.NDArray[np.uint8]
-    flags: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint16]
     original: npt.NDArray[np.uint8]
     recipe: npt.NDArray[np.int32]
     hole: npt.NDArray[np.uint64]
     hole_original: npt.NDArray[np.uint8]
     lender: npt.NDArray[np.int64]
+    redirects: npt.NDArray[np.void]
     recipes: list[Recipe]
 
     @property
     def overwritten(self) -> npt.NDArray[np.uint8]:
         """uint8[n]: how many bytes change at the patch address: 5, 2 for a SHORT_JUMP, 0 if not hookable."""
-        size = np.where(self.flags & np.uint8(PlanFlag.SHORT_JUMP), SHORT_JUMP_SIZE, JUMP_SIZE)
+        size = np.where(self.flags & np.uint16(PlanFlag.SHORT_JUMP), SHORT_JUMP_SIZE, JUMP_SIZE)
         return np.where(self.hookable, size, 0).astype(np.uint8)
 
     @property
@@ -100,15 +109,15 @@ def plan_module(
     read_windows(draft)
     resolve_collisions(draft)
     use_short_jumps(draft)
-    return _finished(draft)
+    return _finished(draft, redirect_jumps(draft))
 
 
-def _finished(draft: Draft) -> ModulePlan:
+def _finished(draft: Draft, redirects: list[Redirect]) -> ModulePlan:
     hookable = draft.reason == 0
     recipes = draft.book.recipes
     recipe = np.where(hookable, draft.recipe, -1).astype(np.int32)
     flags = draft.flags | _flags_of_recipes(recipes)[recipe]
-    flags |= np.where(draft.patch != draft.start, np.uint8(PlanFlag.BEHIND_ENDBR64), np.uint8(0))
+    flags |= np.where(draft.patch != draft.start, np.uint16(PlanFlag.BEHIND_ENDBR64), np.uint16(0))
     place, hole = np.maximum(draft.patch, 0), np.maximum(draft.hole, 0)
     base, data = draft.text.base, draft.text.data
     return ModulePlan(
@@ -117,22 +126,33 @@ def _finished(draft: Draft) -> ModulePlan:
         displaced=draft.book.sizes()[recipe].astype(np.uint16),
         hookable=hookable,
         reason=draft.reason,
-        flags=np.where(hookable, flags, 0).astype(np.uint8),
+        flags=np.where(hookable, flags, 0).astype(np.uint16),
         original=data[place[:, None] + np.arange(JUMP_SIZE)],
         recipe=recipe,
         hole=np.where(hookable & (draft.hole >= 0), hole + base, 0).astype(np.uint64),
         hole_original=data[hole[:, None] + np.arange(JUMP_SIZE)],
         lender=np.where(hookable, draft.lender, NOBODY),
+        redirects=_redirect_rows(draft, redirects),
         recipes=recipes,
     )
 
 
-def _flags_of_recipes(recipes: list[Recipe]) -> npt.NDArray[np.uint8]:
-    """uint8[recipes + 1]: the flags that follow from a recipe, none at index −1."""
-    flags = np.zeros(len(recipes) + 1, np.uint8)
+def _redirect_rows(draft: Draft, redirects: list[Redirect]) -> npt.NDArray[np.void]:
+    rows = np.zeros(len(redirects), REDIRECT)
+    rows["row"] = [redirect.row for redirect in redirects]
+    places = np.array([redirect.place for redirect in redirects], np.int64)
+    rows["address"] = places + draft.text.base
+    rows["target"] = [redirect.target for redirect in redirects]
+    rows["original"] = draft.text.data[places[:, None] + np.arange(JUMP_SIZE)]
+    return rows[np.argsort(rows["row"], kind="stable")]
+
+
+def _flags_of_recipes(recipes: list[Recipe]) -> npt.NDArray[np.uint16]:
+    """uint16[recipes + 1]: the flags that follow from a recipe, none at index −1."""
+    flags = np.zeros(len(recipes) + 1, np.uint16)
     for index, recipe in enumerate(recipes):
         if any(row.starts and 0 < row.original < JUMP_SIZE for row in recipe.rows):
-            flags[index] |= np.uint8(PlanFlag.MULTI_INSTRUCTION)
+            flags[index] |= np.uint16(PlanFlag.MULTI_INSTRUCTION)
         if recipe.emulates_call:
-            flags[index] |= np.uint8(PlanFlag.EMULATED_CALL)
+            flags[index] |= np.uint16(PlanFlag.EMULATED_CALL)
     return flags

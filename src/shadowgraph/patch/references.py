@@ -104,7 +104,7 @@ def targets_of_tables(image: Image, text: Text, owners: Owners, marks: Marks) ->
     return np.unique(np.concatenate(found))
 
 
-def _follow(  # noqa: PLR0917
+def _follow(
     data: npt.NDArray[np.uint8], offset: int, table: Places, end: Places, owner: npt.NDArray[np.int64], size: int
 ) -> Iterator[tuple[Places, npt.NDArray[np.int64]]]:
     """The n-th entries of all tables that have so many, for n = 0, 1, …: where they lead, and whose table it is."""

@@ -83,6 +83,10 @@ class Recipe:
         """Whether one of the displaced instructions begins so many bytes behind the first."""
         return any(row.starts and row.original == original for row in self.rows)
 
+    def copy_of(self, original: int) -> int:
+        """Where in the body the displaced instruction goes on that begins so many bytes behind the first."""
+        return next(row.body for row in self.rows if row.starts and row.original == original)
+
 
 def relocate(steps: list[Step], entry: int, overwritten: int = JUMP_SIZE) -> Recipe | Reason:
     """The recipe for these instructions, or why there is none.

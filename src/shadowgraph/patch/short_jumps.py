@@ -47,7 +47,7 @@ class _Hole:
 
 def use_short_jumps(draft: Draft) -> None:
     """Make hookable what two bytes suffice for and a hole is found for."""
-    rows = np.flatnonzero((draft.reason == Reason.TOO_SHORT) | (draft.reason == Reason.JUMPED_INTO))
+    rows = np.flatnonzero(np.isin(draft.reason, (Reason.TOO_SHORT, Reason.JUMPED_INTO, Reason.OVERLAPS)))
     rows = rows[draft.free[rows] >= SHORT_JUMP_SIZE]
     recipes = {row: recipe for row in rows.tolist() if (recipe := _recipe(draft, row)) >= 0}
     if not recipes:
@@ -77,11 +77,11 @@ def _assign(draft: Draft, row: int, recipe: int, hole: _Hole) -> None:
     draft.recipe[row] = recipe
     draft.hole[row] = hole.place
     draft.lender[row] = hole.lender
-    draft.flags[row] = (draft.flags[row] & ~np.uint8(PlanFlag.PADDING)) | np.uint8(PlanFlag.SHORT_JUMP)
+    draft.flags[row] = (draft.flags[row] & ~np.uint16(PlanFlag.PADDING)) | np.uint16(PlanFlag.SHORT_JUMP)
     if hole.lender != NOBODY:
         draft.reason[hole.lender] = 0
         draft.recipe[hole.lender] = hole.recipe
-        draft.flags[hole.lender] |= np.uint8(PlanFlag.LENDS)
+        draft.flags[hole.lender] |= np.uint16(PlanFlag.LENDS)
 
 
 # --- padding ---
@@ -137,7 +137,7 @@ class _Padding:
 def _possible_lenders(draft: Draft) -> Rows:
     """Rows that might displace more than they do, by patch address."""
     unusable = PlanFlag.WHOLE_LOOP | PlanFlag.PADDING
-    possible = ((draft.reason == 0) & (draft.flags & np.uint8(unusable) == 0)) | (
+    possible = ((draft.reason == 0) & (draft.flags & np.uint16(unusable) == 0)) | (
         draft.not_chosen & (draft.functions.refused == 0) & (draft.patch >= 0)
     )
     rows = np.flatnonzero(possible)

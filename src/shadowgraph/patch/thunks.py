@@ -11,7 +11,8 @@ A block of thunks, at an address that the caller has found within ±2 GiB of the
 
 Thunks begin at multiples of 16. Of the original code only the jump itself changes: bytes behind it that belonged to a
 displaced instruction stay, since nobody executes them (see collisions.py) and less is to be put back. A function with a
-short jump has two patches: its hole, which holds the jump of five bytes, and the two bytes that lead there.
+short jump has two patches: its hole, which holds the jump of five bytes, and the two bytes that lead there. Jumps that
+are led to a copy have one of four bytes each.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.patch.owners import NOBODY
+from shadowgraph.patch.patches import fits, little_endian, make_patches
 from shadowgraph.patch.plan import ModulePlan
 from shadowgraph.patch.relocate import JUMP_SIZE, FixupKind, Recipe
-from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE
 
 __all__ = ["HEAD_SIZE", "PC_ROW", "RECORD", "ThunkBlock", "encode_thunks", "thunk_space"]
 
@@ -46,7 +46,7 @@ HEAD_SIZE = 18
 _SAVE_R11 = b"\x4c\x89\x5c\x24\xd0"
 _LEA_R11 = b"\x4c\x8d\x1d"
 _LEA_END = len(_SAVE_R11) + len(_LEA_R11) + 4
-_JMP_DIRECT, _JMP_SHORT, _JMP_LITERAL = b"\xe9", b"\xeb", b"\xff\x25"
+_JMP_DIRECT, _JMP_LITERAL = b"\xe9", b"\xff\x25"
 _FILLER = 0xCC
 
 
@@ -59,7 +59,7 @@ class ThunkBlock:
     ``chosen``        int64[m], rows of the plan, in the order of the records
     ``thunk``, ``body``  uint64[m], where each thunk and its body lie
     ``patch_address`` uint64[p], where to write; ``patched`` int64[p] which of the m it belongs to
-    ``patch_size``    uint8[p], how many bytes change there: 5, or 2 for a short jump
+    ``patch_size``    uint8[p], how many bytes change there: 5, 2 for a short jump, 4 where a jump is led elsewhere
     ``original``      uint8[p, 5], what the file has there
     ``replacement``   uint8[p, 5], the jump; bytes from ``patch_size`` on are as in ``original``
     ``requires``      int64[p], the patch that must be in place before this one is right (and gone after it), or −1
@@ -90,7 +90,7 @@ def thunk_space(plan: ModulePlan, indexes: Indexes) -> int:
     return _LITERAL_SIZE + int(_sizes(columns, _chosen_recipes(plan, indexes)).sum())
 
 
-def encode_thunks(  # noqa: PLR0917
+def encode_thunks(
     plan: ModulePlan,
     indexes: Indexes,
     load_bias: int,
@@ -123,7 +123,7 @@ def encode_thunks(  # noqa: PLR0917
     good = _write_heads(code, thunk - thunk_base, record - thunk, enter - thunk_base)
     columns.write_bodies(code, recipes, body - thunk_base)
     good &= columns.fill_in(code, recipes, body - thunk_base, body, patch)
-    patches = _patches(plan, chosen, load_bias, thunk, good)
+    patches = make_patches(plan, chosen, load_bias, thunk, _copies(plan, chosen, body), good)
 
     records = np.zeros(count, RECORD)
     records["body"] = body
@@ -146,48 +146,16 @@ def encode_thunks(  # noqa: PLR0917
     )
 
 
-@dataclass(frozen=True)
-class _Patches:
-    address: _Ints
-    owner: _Ints
-    size: npt.NDArray[np.uint8]
-    requires: _Ints
-    original: npt.NDArray[np.uint8]
-    replacement: npt.NDArray[np.uint8]
-
-
-def _patches(plan: ModulePlan, chosen: _Ints, load_bias: int, thunk: _Ints, good: npt.NDArray[np.bool_]) -> _Patches:
-    """Plain jumps first, then holes, then the short jumps that lead to them: what a patch requires precedes it."""
-    hole = plan.hole[chosen].astype(np.int64)
-    address = np.where(hole != 0, hole, plan.patch_address[chosen].astype(np.int64)) + load_bias
-    original = np.where((hole != 0)[:, None], plan.hole_original[chosen], plan.original[chosen])
-    distance = thunk - (address + JUMP_SIZE)
-    good = good & _fits(distance)
-    plain = np.flatnonzero(good & (hole == 0))
-    lender = plan.lender[chosen]
-    lent = lender != NOBODY
-    holed = np.flatnonzero(good & (hole != 0) & (~lent | np.isin(lender, chosen[plain])))
-
-    kept = np.concatenate([plain, holed])
-    replacement = np.empty((len(kept), JUMP_SIZE), np.uint8)
-    replacement[:, 0] = _JMP_DIRECT[0]
-    replacement[:, 1:] = _dwords(distance[kept])
-    short_address = plan.patch_address[chosen[holed]].astype(np.int64) + load_bias
-    short_original = plan.original[chosen[holed]]
-    short = short_original.copy()
-    short[:, 0] = _JMP_SHORT[0]
-    short[:, 1] = (address[holed] - (short_address + SHORT_JUMP_SIZE)).astype(np.int8).view(np.uint8)
-
-    place = {row: index for index, row in enumerate(chosen[plain].tolist())}
-    lenders = [place[row] if row != NOBODY else -1 for row in lender[holed].tolist()]
-    requires = [*([-1] * len(plain)), *lenders, *range(len(plain), len(kept))]
-    return _Patches(
-        address=np.concatenate([address[kept], short_address]),
-        owner=np.concatenate([kept, holed]),
-        size=np.concatenate([np.full(len(kept), JUMP_SIZE), np.full(len(holed), SHORT_JUMP_SIZE)]).astype(np.uint8),
-        requires=np.array(requires, np.int64),
-        original=np.concatenate([original[kept], short_original]),
-        replacement=np.concatenate([replacement, short]),
+def _copies(plan: ModulePlan, chosen: _Ints, body: _Ints) -> _Ints:
+    """Where the copies lie that the plan's redirects lead to; 0 for those of functions that are not chosen."""
+    bodies = dict(zip(chosen.tolist(), body.tolist(), strict=True)) if len(plan.redirects) else {}
+    redirects = zip(plan.redirects["row"].tolist(), plan.redirects["target"].tolist(), strict=True)
+    return np.array(
+        [
+            bodies[row] + plan.recipes[plan.recipe[row]].copy_of(target) if row in bodies else 0
+            for row, target in redirects
+        ],
+        np.int64,
     )
 
 
@@ -208,27 +176,18 @@ def _write_heads(
     """Write the head of each thunk; True where its record is in reach. Places count from the start of the block."""
     to_record = record_distance - _LEA_END
     to_enter = enter_place - (place + _LEA_END + JUMP_SIZE)
-    direct = bool(_fits(to_enter).all())
+    direct = bool(fits(to_enter).all())
     if not direct:
         to_enter = -(place + HEAD_SIZE)
     jump = _JMP_DIRECT if direct else _JMP_LITERAL
     heads = np.full((len(place), HEAD_SIZE), _FILLER, np.uint8)
     fixed = _SAVE_R11 + _LEA_R11
     heads[:, : len(fixed)] = np.frombuffer(fixed, np.uint8)
-    heads[:, len(fixed) : _LEA_END] = _dwords(to_record)
+    heads[:, len(fixed) : _LEA_END] = little_endian(to_record)
     heads[:, _LEA_END : _LEA_END + len(jump)] = np.frombuffer(jump, np.uint8)
-    heads[:, _LEA_END + len(jump) : _LEA_END + len(jump) + 4] = _dwords(to_enter)
+    heads[:, _LEA_END + len(jump) : _LEA_END + len(jump) + 4] = little_endian(to_enter)
     code[place[:, None] + np.arange(HEAD_SIZE)] = heads
-    return _fits(to_record)
-
-
-def _fits(distance: _Ints) -> npt.NDArray[np.bool_]:
-    return (distance >= -(1 << 31)) & (distance < 1 << 31)
-
-
-def _dwords(values: _Ints) -> npt.NDArray[np.uint8]:
-    """uint8[n, 4]: the low halves, little-endian."""
-    return values.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :4]
+    return fits(to_record)
 
 
 class _RecipeColumns:
@@ -261,9 +220,9 @@ class _RecipeColumns:
         address = patch[owner] + target
         distance = address - (body[owner] + end)
         value = np.where(kind == FixupKind.LOW, address, np.where(kind == FixupKind.HIGH, address >> 32, distance))
-        code[(place[owner] + field)[:, None] + np.arange(4)] = _dwords(value)
+        code[(place[owner] + field)[:, None] + np.arange(4)] = little_endian(value)
         good = np.ones(len(recipes), np.bool_)
-        good[owner[(kind == FixupKind.RELATIVE) & ~_fits(distance)]] = False
+        good[owner[(kind == FixupKind.RELATIVE) & ~fits(distance)]] = False
         return good
 
     def pc_map(self, recipes: _Ints, thunk: _Ints, body: _Ints, patch: _Ints) -> npt.NDArray[np.void]:

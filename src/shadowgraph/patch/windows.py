@@ -26,6 +26,7 @@ def read_windows(draft: Draft) -> None:
     following = draft.owners.next_start(draft.start[rows])
     overlapped = following < draft.patch[rows] + displaced
     draft.reason[rows[overlapped]] = Reason.OVERLAPS
+    draft.free[rows] = np.minimum(draft.free[rows], following - draft.patch[rows])
     for row in rows[~overlapped & (displaced < JUMP_SIZE)].tolist():
         _claim_padding(draft, row)
 
@@ -51,6 +52,6 @@ def _claim_padding(draft: Draft, row: int) -> None:
     limit = min(int(draft.owners.next_start(draft.start[row : row + 1])[0]), place + _GAP)
     limit = min(limit, place + int(draft.text.room(np.array([place]))[0]))
     if padding_size(draft.text.bytes_at(place, limit - place)) >= int(draft.patch[row]) + JUMP_SIZE - place:
-        draft.flags[row] |= np.uint8(PlanFlag.PADDING)
+        draft.flags[row] |= np.uint16(PlanFlag.PADDING)
     else:
         draft.reason[row] = Reason.TOO_SHORT
