@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -37,15 +38,19 @@ class ThreadCalls:
 
     def __init__(self, calls: CallsFile, columns: list[str]) -> None:
         self._calls = calls
+        self._groups = calls.row_groups
+        self._first_rows = [group.first_row for group in self._groups]
         self._columns = columns
         self._decoded: OrderedDict[int, pa.RecordBatch | None] = OrderedDict()
 
     def batches(self, span: ThreadSpan, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """Batches of a thread in order, without row groups in which nothing is in flight from ``begin`` to ``end``."""
         last_row = span.first_row + span.rows
-        for group in self._calls.row_groups:
+        for group in self._groups[bisect_right(self._first_rows, span.first_row) - 1 :]:
             first, last = max(span.first_row, group.first_row), min(last_row, group.first_row + group.rows)
-            if first >= last or group.last_start + group.longest < begin:
+            if first >= last:
+                return
+            if group.last_start + group.longest < begin:
                 continue
             if group.first_thread == group.last_thread and group.first_start >= end:
                 return

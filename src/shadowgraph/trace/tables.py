@@ -22,7 +22,7 @@ __all__ = [
 
 # Rows in a row group of calls: large enough to compress well and to be skipped in bulk, small enough that a view that
 # merges many threads can hold one of each.
-ROW_GROUP = 1 << 18
+ROW_GROUP = 1 << 17
 
 _COMPRESSION = "zstd"
 _COMPRESSION_LEVEL = 1
