@@ -36,6 +36,7 @@ long sg_start(void);
 
 /* thread.c: the calling thread's state, made if need be; 0 if there can be none (counted by the caller) */
 SG_HIDDEN struct sg_thread *sg_thread_here(void);
+SG_HIDDEN void sg_threads_start(uint32_t *mark);
 SG_HIDDEN void sg_thread_share(void);
 SG_HIDDEN int sg_threads_sweep(struct sg_thread *self, uint32_t most);
 SG_HIDDEN uint64_t sg_lock(void);

@@ -108,21 +108,32 @@ static int next_segment(struct sg_thread *thread, char *failed, int may_wait)
         close_segment(thread, used < sg_arena->segment_size ? used : sg_arena->segment_size);
     }
     thread->position = thread->end = 0;
+    uint32_t freed = sg_arena->freed;
     if (!sg_arena->recording)
         usable = 0;
     else if (!claim_free(thread))
         usable = sg_arena->policy == SG_POLICY_OVERWRITE           ? claim_oldest(thread)
                  : sg_arena->policy == SG_POLICY_BLOCK && may_wait ? claim_after_waiting(thread)
                                                                    : 0;
+    if (!usable)
+        thread->freed_seen = freed;
 out:
     sg_signals_restore(signals);
     return usable;
+}
+
+/* Whether there is certainly no room, known without a search: dropping a record must not cost more than writing it. */
+static int known_full(const struct sg_thread *thread)
+{
+    return !thread->segment && (!sg_arena->recording || (sg_arena->policy == SG_POLICY_DROP && thread->freed_seen == sg_arena->freed));
 }
 
 static uint64_t *reserve(struct sg_thread *thread, uint32_t places, int may_wait)
 {
     uint64_t size = (uint64_t)places * SG_RECORD_SIZE;
     for (;;) {
+        if (known_full(thread))
+            return 0;
         uint64_t at = size;
         __asm__ volatile("xadd %0, %1" : "+r"(at), "+m"(thread->position) : : "memory", "cc");
         if (thread->end && at + size <= (uint64_t)thread->end)

@@ -20,7 +20,7 @@ static const char *number(const char *text, const char *end, uint64_t *value)
  */
 int sg_find_mapping(uint64_t address, uint64_t *low, uint64_t *high, int *guarded)
 {
-    char buffer[1024];
+    char buffer[256];
     long fd = sg_kernel3(KERNEL_open, "/proc/self/maps", 0x80000 /* O_CLOEXEC */, 0);
     if (fd < 0)
         return 0;

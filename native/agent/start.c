@@ -83,17 +83,19 @@ __attribute__((visibility("default"))) long sg_start(void)
         return fd;
     long error = sg_kernel2(KERNEL_ftruncate, fd, size);
     long arena = error < 0 ? error : sg_kernel6(KERNEL_mmap, 0, (long)size, 3 /* RW */, 1 /* SHARED */, fd, 0);
+    long private_size = (long)(sizeof(struct sg_thread) * (plan.threads + 1));
     long threads = arena < 0 ? arena
-                             : sg_kernel6(KERNEL_mmap, 0, (long)(sizeof(struct sg_thread) * plan.threads), 3,
+                             : sg_kernel6(KERNEL_mmap, 0, private_size, 3,
                                           0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
     if (threads < 0) {
         sg_kernel1(KERNEL_close, fd);
         return threads;
     }
     sg_kernel3(KERNEL_madvise, arena, size, 16 /* MADV_DONTDUMP */);
-    sg_kernel3(KERNEL_madvise, threads, sizeof(struct sg_thread) * plan.threads, 18 /* MADV_WIPEONFORK */);
+    sg_kernel3(KERNEL_madvise, threads, private_size, 18 /* MADV_WIPEONFORK */);
     sg_arena = (struct sg_arena *)arena;
     sg_threads = (struct sg_thread *)threads;
+    sg_threads_start((uint32_t *)(sg_threads + plan.threads));
     *sg_arena = plan;
     sg_arena->size = size;
     sg_arena->policy = sg_settings.policy;

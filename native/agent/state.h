@@ -93,6 +93,7 @@ struct sg_thread {
     uint32_t holes;                     /* about so many frames have returned below newer ones */
     uint32_t harvest_at;                /* block to look for holes next; index + 1 */
     uint32_t exhausted;                 /* looked in vain for a frame so often since */
+    uint32_t freed_seen;                /* no segment was free when the controller had freed so often */
     uint64_t sequence;
     uint64_t control_block;               /* fs base */
     uint64_t stack_low, stack_high;       /* the thread's own stack, once somebody had to know */

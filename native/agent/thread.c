@@ -8,7 +8,16 @@ __thread struct sg_thread *sg_thread;
 
 static uint32_t lock_word;
 static uint32_t sweep_at;
-static uint32_t process; /* pid of the process whose private state this is */
+static uint32_t process;   /* pid of the process whose private state this is */
+static uint32_t *unforked; /* 1; lies with the threads' state, so that a forked child reads 0 (MADV_WIPEONFORK) */
+
+/* Called once, before there is any thread. `mark` is in memory that fork wipes. */
+void sg_threads_start(uint32_t *mark)
+{
+    process = (uint32_t)sg_kernel0(KERNEL_getpid);
+    unforked = mark;
+    *mark = 1;
+}
 
 /* Guards the pool of blocks and the reclaiming of dead threads. Signals are blocked while it is held: a handler must not
    wait for the thread it interrupted. */
@@ -80,6 +89,7 @@ static void after_fork(uint32_t pid, struct sg_thread *former)
 {
     lock_word = 0;
     process = pid;
+    *unforked = 1;
     sg_blocks_after_fork(former);
 }
 
@@ -101,7 +111,7 @@ static struct sg_thread *make(uint32_t pid, uint32_t tid)
         return 0;
     struct sg_shared_thread *shared = &sg_shared_threads[claimed - 1];
     struct sg_thread *thread = &sg_threads[claimed - 1];
-    *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid};
+    *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid, .freed_seen = ~0u};
     __asm__("mov %%fs:0, %0" : "=r"(thread->control_block));
     shared->pid = pid;
     shared->tid = tid;
@@ -133,14 +143,16 @@ struct sg_thread *sg_thread_here(void)
     thread = sg_thread; /* a signal handler may have been quicker */
     if (!thread || thread->magic != SG_THREAD_MAGIC) {
         uint32_t pid = (uint32_t)sg_kernel0(KERNEL_getpid);
-        if (!process)
-            process = pid;
-        if (process != pid)
+        if (!*unforked)
             after_fork(pid, thread);
-        uint64_t inner = sg_lock();
-        thread = make(pid, (uint32_t)sg_kernel0(KERNEL_gettid));
-        sg_unlock(inner);
-        sg_thread = thread;
+        if (pid == process) {
+            uint64_t inner = sg_lock();
+            thread = make(pid, (uint32_t)sg_kernel0(KERNEL_gettid));
+            sg_unlock(inner);
+            sg_thread = thread;
+        } else {
+            thread = 0; /* a child of vfork: its TLS is its parent's, which has made no traced call yet */
+        }
     }
     sg_signals_restore(signals);
     return thread;
