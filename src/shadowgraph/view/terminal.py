@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 
 __all__ = ["Output", "progress_line"]
+
+# What is done sooner needs no progress bar.
+_PATIENCE_SECONDS = 0.7
 
 
 class Output:
@@ -51,17 +55,20 @@ class Output:
 
 
 def progress_line(doing: str) -> Callable[[int, int], None] | None:
-    """A callback that shows how far a pass is, on a terminal's stderr; None where there is none to show it."""
+    """A callback that shows how far a long pass is, on a terminal's stderr; None where there is none to show it."""
     if not (sys.stderr.isatty() and sys.stdout.isatty()):
         return None
-    shown = -1
+    shown: int | None = None
+    patience = time.monotonic() + _PATIENCE_SECONDS
 
     def show(done: int, total: int) -> None:
         nonlocal shown
         percent = 100 * done // total if total else 100
-        if percent != shown:
+        if done >= total:
+            sys.stderr.write("\r\033[K" if shown is not None else "")
+        elif percent != shown and time.monotonic() > patience:
             shown = percent
-            sys.stderr.write("\r\033[K" if done >= total else f"\r{doing} {percent} %")
-            sys.stderr.flush()
+            sys.stderr.write(f"\r{doing} {percent} %")
+        sys.stderr.flush()
 
     return show
