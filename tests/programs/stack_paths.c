@@ -5,6 +5,7 @@
  */
 #include <setjmp.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TRACED __attribute__((noipa, used))
 
@@ -55,6 +56,13 @@ TRACED void fill_ring(long n)
 
 TRACED long first_call(long n) { return leaf(n); }
 
+/* malloc is called from the program and, within strdup, from the library itself. */
+TRACED void library_calls(void)
+{
+    free(malloc(100));
+    free(strdup("text"));
+}
+
 TRACED void paths_end(void) { sink = 0; }
 
 int main(void)
@@ -66,6 +74,7 @@ int main(void)
     recurse(34);
     fill_ring(80);
     returns_over_dead();
+    library_calls();
     leaf(6);
     paths_end();
     return 0;

@@ -9,7 +9,8 @@
  * looked at no more than 8 times.
  *
  * SIGTRAP must not be blocked while the trap flag is set, or the kernel kills the program: a system call that is about to
- * block it is given another set of signals.
+ * block it is given another set of signals, and until it is open again nothing but step_… functions runs in the handler.
+ * Without that, the handler's way to the unwinder leads through two functions that may be traced themselves (look_…).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -60,6 +61,7 @@ static struct {
 } places[PLACES];
 static long steps, walks;
 static unsigned long open_set;
+static int is_blocked;
 static uintptr_t closed_set;
 static volatile int stepping;
 volatile long sink;
@@ -173,7 +175,7 @@ static int step_is_wanted(uintptr_t pc)
     }
 }
 
-static void step_look(uintptr_t pc)
+__attribute__((noipa)) static void step_look(uintptr_t pc)
 {
     struct trace found = {0};
     struct module *module = step_module(pc);
@@ -198,8 +200,17 @@ static void step_keep_trap_open(greg_t *registers)
         return;
     closed_set = (uintptr_t)registers[REG_RSI];
     open_set = *(unsigned long *)closed_set & ~(1ul << (SIGTRAP - 1));
+    is_blocked = open_set != *(unsigned long *)closed_set;
     registers[REG_RSI] = (greg_t)(uintptr_t)&open_set;
 }
+
+TRACED long look_further(uintptr_t pc)
+{
+    step_look(pc);
+    return 1;
+}
+
+TRACED long look_around(uintptr_t pc) { return look_further(pc) + 1; }
 
 static void step_handler(int number, siginfo_t *information, void *context)
 {
@@ -212,8 +223,12 @@ static void step_handler(int number, siginfo_t *information, void *context)
     step_follow(pc, (uintptr_t)registers[REG_RSP]);
     if (!stepping)
         registers[REG_EFL] &= ~TRAP_FLAG;
-    else if (step_is_wanted(pc))
+    else if (!step_is_wanted(pc))
+        return;
+    else if (is_blocked)
         step_look(pc);
+    else
+        look_around(pc);
 }
 
 /* --- what is walked through --- */

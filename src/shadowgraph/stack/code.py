@@ -9,7 +9,15 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 from shadowgraph.errors import ShadowgraphError
-from shadowgraph.image import FunctionTable, Image, UnwindTable, image_from_bytes, read_functions, read_unwind_table
+from shadowgraph.image import (
+    FunctionTable,
+    Image,
+    Reason,
+    UnwindTable,
+    image_from_bytes,
+    read_functions,
+    read_unwind_table,
+)
 from shadowgraph.ops.library import ModuleLibrary
 from shadowgraph.stack.frame import Lost
 from shadowgraph.stack.rows import UnwindRow, row_at
@@ -62,6 +70,11 @@ class LoadedCode:
             inside = address >= 0 and self.functions.find_part(address) is None
             self._functions[pc] = self.functions.find(address) if inside else -1
         return self._functions[pc]
+
+    def is_stub(self, pc: int) -> bool:
+        """Whether the code at an address is a linker-made stub that jumps on to another function."""
+        part = self.functions.find_part(pc - self.bias) if pc >= self.bias else None
+        return part is not None and part.reason is Reason.PLT_STUB
 
     def name_at(self, pc: int) -> str | None:
         """What the code at an address is called; None where nobody knows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shadowgraph.agent.zones import SITE_STRIDE, HookedFunction, Zone, ZoneTable
+from shadowgraph.agent.zones import HookedFunction, Zone, ZoneTable
 from shadowgraph.stack.shadow import ShadowStack
 from shadowgraph.stack.snapshot import Snapshot
 
@@ -13,6 +13,7 @@ __all__ = ["EntryPath"]
 _RCX, _RSP, _R11 = 2, 7, 11
 _CALL = 0xE8
 _JUMP_TO_BODY = b"\xff\x64\x24\xf8"  # jmp [rsp - 8], the end of a call that is not traced
+_SAVE_RBX = b"\x48\x89\x5c\x24\xc8"  # mov [rsp - 56], rbx, the first instruction on the way to C code
 _RESTORE_R11 = b"\x4c\x8b\x5c\x24"  # mov r11, [rsp + disp8], from where it is kept while C code is called
 
 
@@ -39,11 +40,17 @@ class EntryPath:
             return self.zones.hooked_by_body(self.snapshot.word(registers[_RSP] - 8))
         return found or self._of_frame(registers[_RCX])
 
+    def is_before_frame(self, zone: Zone, pc: int) -> bool:
+        """Whether a thread on the entry path is still ahead of the C code that gives a tail-called function its frame."""
+        if zone is not Zone.ENTER_ASIDE:
+            return zone is Zone.ENTER
+        low, high = self.zones.range_of(zone)
+        called = self._around_call()[0]
+        prepared = low + self.snapshot.block(low, high - low).rfind(_SAVE_RBX, 0, called - low)
+        return prepared <= pc < called
+
     def _of_frame(self, address: int) -> HookedFunction | None:
-        distance = address - self.zones.frames
-        if not 0 <= distance < SITE_STRIDE * self.zones.frame_count or distance % SITE_STRIDE:
-            return None
-        return self.zones.hooked(self.shadow.frame(address).function)
+        return self.zones.hooked(self.shadow.frame(address).function) if self.zones.is_frame(address) else None
 
     def _around_call(self) -> tuple[int, int, int]:
         """Where the call of C code returns to, where r11 is taken back behind it, and from how far above rsp."""

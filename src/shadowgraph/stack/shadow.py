@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
-from shadowgraph.agent.zones import SITE_STRIDE, HookedFunction, ZoneRow, ZoneTable
+from shadowgraph.agent.zones import HookedFunction, ZoneRow, ZoneTable
 from shadowgraph.stack.frame import Lost
 from shadowgraph.stack.snapshot import Snapshot
 
@@ -19,14 +15,16 @@ __all__ = ["ShadowFrame", "ShadowStack"]
 ORIGINAL, TARGET, SLOT, SITE, FUNCTION = 0, 8, 16, 40, 48
 SLOT_FREE = (1 << 64) - 1
 SLOT_START = (1 << 64) - 2
-SLOT_END = 0
 LAST_MARK = 15
-_MOST_TAILS = 1000  # TAIL_CHAIN in native/agent/frames.c
+_MOST_TAILS = 2000  # more than TAIL_CHAIN in native/agent/frames.c
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowFrame:
-    """One frame: ``original`` is 0 for a function reached by a tail call, whose ``target`` counts the tail calls."""
+    """One frame. ``original`` is 0 for a function that was reached by a tail call.
+
+    ``target`` of such a frame is the one that it was tail-called from; the frame that owns the slot names the newest.
+    """
 
     address: int
     original: int
@@ -63,34 +61,18 @@ class ShadowStack:
 
     def functions_of(self, frame: ShadowFrame) -> list[HookedFunction]:
         """The functions that return through a frame's slot: the one that was called, then those tail-called."""
-        found = [self.zones.hooked(frame.function)]
-        found += [self.zones.hooked(tail.function) for tail in self._tails(frame)]
+        tails = [self.zones.hooked(tail.function) for tail in self._newest_tails(frame)]
+        found = [self.zones.hooked(frame.function), *reversed(tails)]
         return [function for function in found if function is not None]
 
-    def _tails(self, base: ShadowFrame) -> Iterator[ShadowFrame]:
-        """Frames without an original address that share the slot: the next ones, or anywhere once a block ends."""
-        address = base.address
-        for number in range(1, _MOST_TAILS + 1):
-            address += SITE_STRIDE
-            if address >= self.zones.frames + SITE_STRIDE * self.zones.frame_count:
+    def _newest_tails(self, owner: ShadowFrame) -> Iterator[ShadowFrame]:
+        """Frames of functions that were reached by tail calls, newest first: the owner of the slot names the newest."""
+        at = owner.target
+        for _ in range(_MOST_TAILS):
+            if at == owner.address or not self.zones.is_frame(at):
                 return
-            frame = self.frame(address)
-            if frame.slot == SLOT_END or not frame.site:
-                yield from self._tails_anywhere(base, number)
-                return
-            if frame.slot != base.slot or frame.original:
+            frame = self.frame(at)
+            if frame.slot != owner.slot or frame.original:
                 return
             yield frame
-
-    @cached_property
-    def _all(self) -> npt.NDArray[np.uint64]:
-        """uint64[frames, words in a frame]: all frames, read at most once in a trace, for chains beyond a block."""
-        data = self.snapshot.memory.read(self.zones.frames, SITE_STRIDE * self.zones.frame_count)
-        return np.frombuffer(data, "<u8").reshape(-1, SITE_STRIDE // 8)
-
-    def _tails_anywhere(self, base: ShadowFrame, first: int) -> Iterator[ShadowFrame]:
-        words = self._all
-        shares = (words[:, SLOT // 8] == base.slot) & (words[:, ORIGINAL // 8] == 0) & (words[:, SITE // 8] != 0)
-        rows = np.flatnonzero(shares & (words[:, TARGET // 8] >= first))
-        for row in rows[np.argsort(words[rows, TARGET // 8])].tolist():
-            yield self.frame(self.zones.frames + SITE_STRIDE * row)
+            at = frame.target

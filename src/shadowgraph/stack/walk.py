@@ -44,10 +44,10 @@ class Walk:
         self.registers = registers
         self.frames: list[Frame] = []
         self._exact = True  # whether the pc is where the thread stands, and not behind a call
-        self._cfa: int | None = None
         self._shadow = ShadowStack(snapshot, zones) if zones else None
         self._entry_path = EntryPath(zones, self._shadow, snapshot) if zones and self._shadow else None
-        self._newest: tuple[LoadedCode, int] | None = None  # the last function frame: where it is
+        # The last function frame: where it is, and whether the shadow stack knows of it yet.
+        self._newest: tuple[LoadedCode, int, bool] | None = None
 
     def run(self, most: int) -> None:
         """Walk to the end of the stack; Lost, with the frames so far, if the way is not sure."""
@@ -95,7 +95,7 @@ class Walk:
         """The frame of the current pc, and what it stands for where it is the agent's."""
         zone = ZONES[place.zone]
         if not zone.own_unwind:
-            self._newest = (code, lookup)
+            self._newest = (code, lookup, zone.standing is not Standing.ENTRY)
             found = code.row(lookup)
             is_signal = found[1] if found is not None else is_signal_return(code, lookup + (not self._exact))
             kind = FrameKind.SIGNAL if is_signal else FrameKind.FUNCTION
@@ -114,11 +114,13 @@ class Walk:
         if function is None:
             raise Lost(f"the agent is entering a function at {place.original:#x}, but it is not known which")
         self._add_hooked(function, FrameKind.ENTERING)
+        code = self.codes.find(function.entry)
+        has_frame = not self._entry_path.is_before_frame(place.zone, place.original)
+        self._newest = (code, function.entry, has_frame) if code else None
 
     def _add_hooked(self, function: HookedFunction, kind: FrameKind) -> None:
         code = self.codes.find(function.entry)
         self._add(function.entry, code, code.name_at(function.entry) if code else None, kind)
-        self._newest = (code, function.entry) if code else None
 
     def _add_tails(self) -> None:
         """Functions that ended in a tail call before the one that returns to this site was reached."""
@@ -135,15 +137,17 @@ class Walk:
         """Whether the frame above is that of the function that was entered last through this slot."""
         if self._newest is None:
             return True
-        code, pc = self._newest
+        code, pc, has_frame = self._newest
         row = code.function(pc)
-        return row < 0 or (self.codes.find(function.entry) is code and row == code.function(function.entry))
+        if row < 0:
+            return not code.is_stub(pc)  # a cold part is taken for one of the newest function
+        return has_frame and self.codes.find(function.entry) is code and row == code.function(function.entry)
 
     # --- to the caller ---
 
     def _to_caller(self, place: Place, code: LoadedCode, row: UnwindRow, is_signal: bool) -> bool:
         cfa = self._frame_address(row)
-        if self._cfa is not None and cfa < self._cfa + (0 if ZONES[place.zone].own_unwind else 1):
+        if not (self._exact or is_signal) and cfa <= self.registers[_RSP]:
             raise Lost(f"the frame of {_named(code, place.original)} would lie below the one it called")
         rule = row.rules.get(_RIP)
         if rule is None:
@@ -155,7 +159,6 @@ class Walk:
         if ZONES[place.zone].own_unwind:
             self._check_site(place, cfa + (rule.number if rule.kind is RuleKind.SAVED_AT else -16), address)
         self.registers, self._exact = caller, is_signal
-        self._cfa = None if is_signal else cfa
         return is_signal or self._goes_on(address, code, place, cfa)
 
     def _goes_on(self, address: int, code: LoadedCode, place: Place, cfa: int) -> bool:
@@ -205,7 +208,7 @@ class Walk:
 
     def _leave_signal(self) -> None:
         self.registers = registers_before_signal(self.registers, self.snapshot.word)
-        self._exact, self._cfa = True, None
+        self._exact = True
 
     # --- rows ---
 

@@ -1,0 +1,109 @@
+"""R24: at every single instruction of entry path, site, thunk and return path, the trace is right and says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import pytest
+from iced_x86 import Decoder
+
+from shadowgraph.agent.inject import Settings
+from shadowgraph.agent.zones import SITE_STRIDE, Zone
+from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
+from tests.support.build import PROGRAMS, build
+from tests.support.call_model import CallModel, Expected, shown
+from tests.support.stopped import SMALL_RINGS, Stopped
+
+# Each instruction is looked at in this many situations; loops would repeat the same ones thousands of times.
+SITUATIONS = 3
+
+
+@dataclass
+class Walked:
+    """What a single-stepped run has shown."""
+
+    instructions: int = 0
+    traces: int = 0
+    zones: Counter[Zone] = field(default_factory=Counter)
+    agent_pcs: set[int] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+
+
+def agrees(found: Expected, expected: Expected, *, every_tail: bool) -> bool:
+    """Whether a trace is what the model expects. Tail calls that got no shadow frame may be missing, not others."""
+    if found == expected or every_tail:
+        return found == expected
+    remaining = iter(expected)
+    in_order = all(frame in remaining for frame in found)
+    return in_order and [f for f in found if f[1] != "tail"] == [f for f in expected if f[1] != "tail"]
+
+
+def walk(stopped: Stopped, *, every_tail: bool) -> Walked:
+    """Step through the program from main to paths_end, and hold the trace at each instruction against the model."""
+    assert stopped.run_to([stopped.address("main")])
+    first = stopped.trace()
+    assert first.reliable, first.reason
+    model = CallModel(stopped, shown(first)[2:])
+    end = stopped.address("paths_end")
+    seen: Counter[int] = Counter()
+    walked = Walked()
+    while model.step() and model.place.original != end:
+        walked.instructions += 1
+        registers = stopped.registers()
+        in_site = model.place.zone in (Zone.SITE_CALLING, Zone.SITE_RETURNED)
+        place = registers.rip % SITE_STRIDE if in_site else registers.rip
+        seen[place] += 1
+        if seen[place] > SITUATIONS:
+            continue
+        trace = stopped.unwinder.trace(registers)
+        walked.traces += 1
+        walked.zones[model.place.zone] += 1
+        walked.agent_pcs.add(registers.rip)
+        if trace.frames[0].function in ("__longjmp", "____longjmp_chk"):
+            continue  # its unwind information describes the place it goes to, rightly
+        if not trace.reliable or not agrees(shown(trace), model.expected(), every_tail=every_tail):
+            frames = "\n    ".join(map(str, trace.frames))
+            walked.wrong.append(f"{model.place.zone} {registers.rip:#x}: {trace.reason}\n    {frames}")
+    return walked
+
+
+def unvisited(stopped: Stopped, zone: Zone, walked: Walked) -> list[str]:
+    """The instructions of one of the agent's paths that no thread has stood at."""
+    assert stopped.unwinder.zones is not None
+    low, high = stopped.unwinder.zones.range_of(zone)
+    code = stopped.memory.read(low, high - low)
+    return [f"{i.ip:#x} {i}" for i in Decoder(64, code, ip=low) if i.ip not in walked.agent_pcs]
+
+
+FEW = "main|tail_first|tail_last|recurse"
+ALL = Selection(library_calls=LibraryCalls.NONE)
+
+
+@pytest.mark.parametrize(
+    ("selection", "settings", "zones"),
+    [
+        pytest.param(ALL, SMALL_RINGS, set(Zone), id="recorded"),
+        pytest.param(Selection(), SMALL_RINGS, {Zone.ENTER_ASIDE}, id="library functions"),
+        pytest.param(ALL, replace(SMALL_RINGS, minimal_ticks=1 << 39), {Zone.LEAVE_ASIDE}, id="filtered by time"),
+        pytest.param(ALL, replace(SMALL_RINGS, depth_limit=2), {Zone.ENTER_ASIDE}, id="cut by depth"),
+        pytest.param(ALL, replace(SMALL_RINGS, frame_limit=32), {Zone.ENTER_ASIDE}, id="out of frames"),
+        pytest.param(
+            Selection([function_rule(f"re:^({FEW})$", include=True)], library_calls=LibraryCalls.NONE),
+            SMALL_RINGS,
+            {Zone.ENTER_ASIDE, Zone.LEAVE_ASIDE},
+            id="few functions",
+        ),
+    ],
+)
+def test_the_trace_is_right_at_each_instruction(selection: Selection, settings: Settings, zones: set[Zone]) -> None:
+    program = build(PROGRAMS / "stack_paths.c", "now")
+    with Stopped(program, selection=selection, settings=settings) as stopped:
+        walked = walk(stopped, every_tail=not (settings.depth_limit or settings.frame_limit))
+        assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])
+        assert zones <= set(walked.zones), zones - set(walked.zones)
+        if selection.library_calls == LibraryCalls.DIRECT:
+            assert not [line for line in unvisited(stopped, Zone.ENTER_ASIDE, walked) if line.endswith("jmp [rsp-8]")]
+        if zones == set(Zone):
+            assert unvisited(stopped, Zone.ENTER, walked) == []
+            assert unvisited(stopped, Zone.LEAVE, walked) == []
