@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.image.names import displayed, name_by_address, preference
+from shadowgraph.image.names import Standing, displayed, name_by_address, preference
 from shadowgraph.image.reasons import Reason
-from shadowgraph.image.symbols import STB_LOCAL, SymbolTable
+from shadowgraph.image.symbols import STB_LOCAL, STB_WEAK, STT_GNU_IFUNC, SymbolTable
 
 __all__ = ["FunctionTable", "Part", "Source"]
 
@@ -130,6 +130,12 @@ class FunctionTable:
         return np.array([part.start for part in self.parts], np.uint64)
 
 
+def _standing(info: int) -> Standing:
+    if info & 15 == STT_GNU_IFUNC:
+        return Standing.INDIRECT
+    return {STB_LOCAL: Standing.LOCAL, STB_WEAK: Standing.WEAK}.get(info >> 4, Standing.GLOBAL)
+
+
 class Aliases:
     """Which symbols name which row: ``bounds`` int64[n + 1] into ``table`` (uint8) and ``symbol`` (int64)."""
 
@@ -145,14 +151,13 @@ class Aliases:
         self.table = table
         self.symbol = symbol
 
-    def of(self, row: int) -> dict[str, bool]:
-        """The names of a row, each with whether it is a local one only."""
-        names: dict[str, bool] = {}
+    def of(self, row: int) -> dict[str, Standing]:
+        """The names of a row, each with the best standing that a symbol gives it."""
+        names: dict[str, Standing] = {}
         for member in range(int(self.bounds[row]), int(self.bounds[row + 1])):
             symbols, symbol = self.tables[int(self.table[member])], int(self.symbol[member])
             name = displayed(symbols.raw_name(symbol))
-            is_local = int(symbols.rows["info"][symbol]) >> 4 == STB_LOCAL
-            names[name] = names.get(name, True) and is_local
+            names[name] = min(names.get(name, Standing.INDIRECT), _standing(int(symbols.rows["info"][symbol])))
         names.pop("", None)
         return names
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image.elf import Bytes
 
-__all__ = ["COLD_SUFFIX", "cold_parent", "displayed", "ends_like_cold_part", "name_by_address", "preference"]
+__all__ = [
+    "COLD_SUFFIX",
+    "Standing",
+    "cold_parent",
+    "displayed",
+    "ends_like_cold_part",
+    "name_by_address",
+    "preference",
+]
 
 # gcc: f.cold, f.cold.12 (before gcc 9), f.isra.0.cold; clang's function splitting: f.cold; propeller: f.__part.3.
 COLD_SUFFIX = re.compile(r"\.(?:cold(?:\.\d+)?|__part\.\d+)$")
@@ -25,13 +34,26 @@ def name_by_address(address: int) -> str:
     return f"sub_{address:x}"
 
 
-def preference(name: str, is_local: bool) -> tuple[bool, bool, int, str]:
-    """Sort key, smallest first: global names, then those without leading underscores, short ones, alphabetical.
+class Standing(IntEnum):
+    """How good a name a symbol's is. That of an indirect function means what its resolver chooses, not the resolver."""
+
+    GLOBAL = 0
+    WEAK = 1
+    LOCAL = 2
+    INDIRECT = 3
+
+
+def preference(name: str, standing: Standing) -> tuple[int, bool, bool, int, str]:
+    """Sort key, smallest first. ``write`` is weak beside ``__write``, as ``index`` is beside ``strchr``.
+
+    So: by standing, but weak symbols on a par with global ones; then names without leading underscores; then global
+    before weak; then short ones; then by the alphabet.
 
     The prefixes of mangled names (``_Z``, ``_R``) are not underscores that anybody chose.
     """
     hidden = name.startswith("_") and not name.startswith(("_Z", "_R"))
-    return is_local, hidden, len(name), name
+    rank = Standing.GLOBAL if standing == Standing.WEAK else standing
+    return rank, hidden, standing == Standing.WEAK, len(name), name
 
 
 def cold_parent(name: str) -> str | None:
