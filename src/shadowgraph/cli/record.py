@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.errors import UsageError
+from shadowgraph.errors import ShadowgraphError, UsageError
 
 if TYPE_CHECKING:
     from shadowgraph.ops.recording import Result
@@ -181,13 +181,12 @@ class _Record:
         restore = _pass_signals(recording)
         try:
             result = recording.run(path, arguments)
-        except BaseException:
-            spool.close()
+        except ShadowgraphError:  # the program could not be started: there is nothing to keep
             shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
             restore()
-        spool.close()
+            spool.close()
         manifest = finisher.finish(folder)
         if not self.options["quiet"]:
             _summary(folder, result, manifest)

@@ -287,8 +287,8 @@ class Recording:
                     self._let_go(tid)
                 elif kind == layout.EVENT_LOADED:
                     self._hook_loaded(image, pid, tid)
-            except ShadowgraphError as error:
-                self.notes.append(str(error))
+            except (ShadowgraphError, OSError) as error:
+                self.notes.append(f"process {pid}: {error}")  # it has ended, or may not be traced: it is let go
             event["state"] = layout.EVENT_ANSWERED
             image.drain.arena.answer()
 
@@ -349,7 +349,7 @@ class Recording:
                 self._enter(who)
             except launch.EndedBeforeEntry as ended:
                 self._note_end(who, ended.status)
-            except ShadowgraphError as error:
+            except (ShadowgraphError, OSError) as error:
                 self.notes.append(f"not followed: {error}")
                 ptrace.detach(who)
         else:
