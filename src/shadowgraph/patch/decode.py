@@ -26,8 +26,10 @@ __all__ = [
 
 # Intel SDM vol. 2, 2.3.11.
 LONGEST_INSTRUCTION = 15
-# What instruction_lengths() gives for a byte that starts no instruction.
+# What instruction_lengths() gives where no instruction begins.
 INVALID_LENGTH = LONGEST_INSTRUCTION + 1
+_LEGACY_PREFIXES = b"\x26\x2e\x36\x3e\x64\x65\x66\x67\xf0\xf2\xf3"
+_OPERAND_SIZE = 0x66
 
 
 class Kind(IntEnum):
@@ -98,7 +100,7 @@ def decode_steps(code: bytes, at_least: int) -> list[Step] | None:
 
 
 def instruction_lengths(code: bytes) -> list[int]:
-    """Lengths of the instructions of ``code`` in a row; INVALID_LENGTH for each byte that starts none."""
+    """Lengths of the instructions of ``code`` in a row; INVALID_LENGTH for bytes that are none, and then a guess."""
     return [len(instruction) if instruction else INVALID_LENGTH for instruction in _library().Decoder(64, code, ip=0)]
 
 
@@ -137,8 +139,8 @@ def _step(decoder: iced_x86.Decoder, instruction: iced_x86.Instruction, code: by
 
 
 def _direct_branch(instruction: iced_x86.Instruction, code: bytes, offset: int) -> Step:
-    # With an operand-size prefix Intel ignores it and AMD truncates rip: no compiler emits that, nobody moves it.
-    if instruction.op0_kind != _library().OpKind.NEAR_BRANCH64:
+    # An operand-size prefix is ignored by Intel and truncates rip on AMD: no compiler emits it, nobody moves it.
+    if instruction.op0_kind != _library().OpKind.NEAR_BRANCH64 or _OPERAND_SIZE in _prefixes(code):
         return Step(offset, code, Kind.IMMOVABLE)
     target = _signed(instruction.near_branch_target)
     if instruction.is_jcc_short_or_near:
@@ -209,6 +211,11 @@ def _stack_arithmetic(instruction: iced_x86.Instruction) -> int | None:
     if mnemonic == x86.Mnemonic.LEA and from_itself:
         return _signed(instruction.memory_displacement)
     return None
+
+
+def _prefixes(code: bytes) -> bytes:
+    """The legacy prefixes that an instruction begins with."""
+    return code[: len(code) - len(code.lstrip(_LEGACY_PREFIXES))]
 
 
 def _signed(value: int) -> int:

@@ -64,7 +64,7 @@ class _Maker:
         """Lead jumps to copies: the last patch of each of the chosen that has any, and who has all it needs."""
         complete = np.ones(len(self._chosen), np.bool_)
         last: dict[int, int] = {}
-        if not len(self._plan.redirects):
+        if not len(self._plan.redirects) or not len(self._chosen):
             return last, complete
         position = {row: index for index, row in enumerate(self._chosen.tolist()) if wanted[index]}
         owner = np.array([position.get(row, -1) for row in self._plan.redirects["row"].tolist()], np.int64)

@@ -103,7 +103,8 @@ def plan_module(
 ) -> ModulePlan:
     """Plan the functions of an image, or the rows ``only`` of them. The whole text is searched for jumps either way.
 
-    Of the other rows none is hookable, save for those that have to lend a hole to one of ``only``.
+    Of the other rows none is hookable, save for those that have to lend a hole to one of ``only``. What is hooked in
+    one process at a time must come from one plan: a function's window may depend on what else the plan has chosen.
     """
     draft = Draft(image, functions, only)
     read_windows(draft)

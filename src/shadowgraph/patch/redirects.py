@@ -17,6 +17,7 @@ from shadowgraph.patch.draft import Draft
 from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.jumps import JumpKind, Jumps
 from shadowgraph.patch.owners import NOBODY
+from shadowgraph.patch.recipes import LONGEST_WINDOW
 from shadowgraph.patch.relocate import JUMP_SIZE
 
 __all__ = ["FIELD_SIZE", "Redirect", "redirect_jumps"]
@@ -59,10 +60,12 @@ def _can_be_led(draft: Draft, jumps: Jumps) -> bool:
 def _without_displaced(draft: Draft, chosen: list[Redirect]) -> list[Redirect]:
     """Leave out rows of which a jump lies among bytes that are, or will be, displaced; take the others."""
     rows = sorted({redirect.row for redirect in chosen})
-    hooked = np.union1d(draft.open, np.array(rows, np.int64))
+    # Rows that were not chosen here may be in another plan, with any window.
+    unknown = np.flatnonzero(draft.not_chosen & (draft.patch >= 0))
+    hooked = np.union1d(np.union1d(draft.open, unknown), np.array(rows, np.int64))
     hooked = hooked[np.argsort(draft.patch[hooked], kind="stable")]
     places = np.array([redirect.place for redirect in chosen], np.int64)
-    taken = np.maximum(draft.displaced(hooked), JUMP_SIZE)
+    taken = np.maximum(draft.displaced(hooked), np.where(draft.reason[hooked] == 0, JUMP_SIZE, LONGEST_WINDOW))
     index = np.searchsorted(draft.patch[hooked], places + FIELD_SIZE - 1, side="right") - 1
     hidden = (index >= 0) & (places < draft.patch[hooked][index] + taken[index]) if len(hooked) else places < 0
     refused = {redirect.row for redirect, is_hidden in zip(chosen, hidden.tolist(), strict=True) if is_hidden}
