@@ -137,12 +137,29 @@ lower:  .cfi_startproc
         .cfi_def_cfa_offset 48
         ret
         .cfi_endproc
+long:   .cfi_startproc
+        .cfi_def_cfa_offset 96
+        .cfi_offset %rbx, -16
+        .cfi_offset %rbp, -24
+        .cfi_offset %r12, -32
+        .cfi_offset %r13, -40
+        .cfi_offset %r14, -48
+        .cfi_offset %r15, -56
+        .cfi_escape 0x16, 0x06, 0x02, 0x77, 0x08
+        .cfi_escape 0x16, 0x06, 0x02, 0x77, 0x08
+        .cfi_escape 0x16, 0x06, 0x02, 0x77, 0x08
+        .cfi_escape 0x16, 0x06, 0x02, 0x77, 0x08
+        ret
+        .cfi_endproc
 odd:    .cfi_startproc
         .cfi_escape 0x0f, 0x03, 0x77, 0x08, 0x06
         ret
         .cfi_endproc
         .section .note.GNU-stack, "", @progbits
 """
+
+
+ROW_NAMES = ("main", "nobody", "lower", "long", "odd")
 
 
 def test_each_address_is_judged_by_its_row():
@@ -157,11 +174,12 @@ def test_each_address_is_judged_by_its_row():
 def test_first_rows_tell_who_cannot_be_called():
     path = compile_text(ROWS, "", "as")
     table, addresses = read_unwind_table(open_image(path)), symbol_addresses(path)
-    verdict = {name: int(table.first_row[table.index(addresses[name])]) for name in ("main", "nobody", "lower", "odd")}
+    verdict = {name: int(table.first_row[table.index(addresses[name])]) for name in ROW_NAMES}
     assert verdict == {
         "main": Reason.NONE,
         "nobody": Reason.NO_CALLER,
         "lower": Reason.FRAME_IN_PROGRESS,
+        "long": Reason.FRAME_IN_PROGRESS,
         "odd": Reason.FRAME_IN_PROGRESS,
     }
 

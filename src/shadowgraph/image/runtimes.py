@@ -53,6 +53,9 @@ def rows_called_by_runtime(aliases: Aliases) -> npt.NDArray[np.int64]:
         members = np.flatnonzero(aliases.table == number)
         for text in _V8_CALLBACKS:
             named = table.names_with(text, _BY_CONSTANT_REFERENCE, aliases.symbol[members])
+            raw = table.raw_names(aliases.symbol[members[named]].tolist())
+            # gcc names a file's static constructor after the first function in it.
+            named = named[[not name.startswith(b"_GLOBAL__") for name in raw]]
             rows.append(np.searchsorted(aliases.bounds, members[named], side="right") - 1)
     return np.unique(np.concatenate(rows))
 

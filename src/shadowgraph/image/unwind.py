@@ -251,9 +251,14 @@ class UnwindTable:
         inside = np.flatnonzero(body < end)
         known: dict[bytes, Reason] = {}
         for row in inside[~_ADVANCES[self._data[body[inside]]]].tolist():
+            # Most first rows are told by a few bytes, and few of those differ; only long ones are read to the end.
             code = self._data[body[row] : min(end[row], body[row] + 32)].tobytes()
             if code not in known:
-                known[code] = judge_row(cie, code, 0)
+                verdict = judge_row(cie, code, 0)
+                if verdict == Reason.UNREADABLE_UNWIND:
+                    verdicts[row] = judge_row(cie, self._data[body[row] : end[row]].tobytes(), 0)
+                    continue
+                known[code] = verdict
             verdicts[row] = known[code]
         return verdicts
 
