@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from shadowgraph.ops import entering
 from shadowgraph.ops.selection import LibraryCalls, Rule, Selection, function_rule
 from tests.support.build import PROGRAMS, build
 from tests.support.stopped import Stopped
+from tests.support.thunk_objects import ObjectHooks
 
 # What looks at the stack is not traced itself; the handler's own calls on the way there may be.
 STEPPING = function_rule("step_*", include=False)
@@ -57,6 +59,22 @@ def test_libgcc_is_right_at_each_instruction(program: Path, tmp_path: Path, rule
     assert steps.walks["agent.so"] > 2_000
     assert steps.wrong.get("agent.so", []) == []
     assert steps.wrong.get("program", []) == []
+
+
+def test_libgcc_is_right_in_thunks_that_the_loader_knows(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entering, "hook", ObjectHooks(tmp_path).hook)
+    output = tmp_path / "steps"
+    selection = Selection([STEPPING, LOOKING], library_calls=LibraryCalls.NONE)
+    with Stopped(program, "libgcc_s.so.1", str(output), selection=selection) as stopped:
+        assert stopped.run_free() == 0
+    steps = read_steps(output)
+    thunks = [name for name in steps.walks if name.endswith(".thunks")]
+    assert [steps.walks[name] > 100 for name in thunks] == [True]
+    assert steps.walks["none"] == 0
+    for name in ["agent.so", "program", *thunks]:
+        assert steps.wrong.get(name, []) == []
 
 
 def test_the_oracle_agrees_without_tracing(program: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ HEADER_SPACE = _PAGE
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_EH_FRAME, _PT_GNU_STACK = 1, 2, 0x6474E550, 0x6474E551
 _R, _RW, _RX = 4, 6, 5
 _DT_NULL, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT, _DT_SONAME = 0, 4, 5, 6, 10, 11, 14
-_SHT_PROGBITS, _SHT_SYMTAB, _SHT_STRTAB, _SHT_DYNAMIC = 1, 2, 3, 6
+_SHT_PROGBITS, _SHT_SYMTAB, _SHT_STRTAB = 1, 2, 3
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXEC = 1, 2, 4
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -227,18 +227,17 @@ class _File:
     def _sections(self, symbols_at: int, strings_at: int) -> list[_Section]:
         layout, code = self.layout, len(self.block.code)
 
-        def loaded(name: bytes, kind: int, flags: int, address: int, size: int, entry: int = 0) -> _Section:
-            return _Section(name, kind, flags | _SHF_ALLOC, address, address - layout.base, size, entry=entry)
+        def loaded(name: bytes, flags: int, address: int, size: int) -> _Section:
+            return _Section(name, _SHT_PROGBITS, flags | _SHF_ALLOC, address, address - layout.base, size)
 
         return [
-            loaded(b".text", _SHT_PROGBITS, _SHF_EXEC, layout.thunk_base, code),
-            loaded(b".data", _SHT_PROGBITS, _SHF_WRITE, layout.record_base, self._dynamic - layout.record_base),
-            loaded(b".dynamic", _SHT_DYNAMIC, _SHF_WRITE, self._dynamic, _DYNAMIC_SIZE, 16),
-            loaded(b".eh_frame_hdr", _SHT_PROGBITS, 0, layout.unwind_base, self.table_at),
+            loaded(b".text", _SHF_EXEC, layout.thunk_base, code),
+            loaded(b".data", _SHF_WRITE, layout.record_base, self._dynamic - layout.record_base),
+            loaded(b".eh_frame_hdr", 0, layout.unwind_base, self.table_at),
             loaded(
-                b".eh_frame", _SHT_PROGBITS, 0, layout.unwind_base + self.table_at, len(self.unwind) - self.table_at
+                b".eh_frame", 0, layout.unwind_base + self.table_at, len(self.unwind) - self.table_at
             ),
-            _Section(b".symtab", _SHT_SYMTAB, 0, 0, symbols_at, len(self.symbols), 7, len(self.symbols) // 24, 24),
+            _Section(b".symtab", _SHT_SYMTAB, 0, 0, symbols_at, len(self.symbols), 6, len(self.symbols) // 24, 24),
             _Section(b".strtab", _SHT_STRTAB, 0, 0, strings_at, len(self.strings)),
         ]
 

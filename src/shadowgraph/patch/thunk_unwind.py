@@ -106,13 +106,14 @@ def _beginnings(unwind: UnwindTable, rows: _Ints, limit: _Ints) -> npt.NDArray[n
     body = columns.body[rows]
     at = columns.at[rows]
     length = np.ascontiguousarray(data[at[:, None] + np.arange(4)]).view("<u4")[:, 0].astype(np.int64)
+    length = at + 4 + length - body
     places = body[:, None] + np.arange(_PREFIX)
-    code = np.where(places < (at + 4 + length)[:, None], data[np.minimum(places, len(data) - 1)], 0).astype(np.uint8)
+    code = np.where(np.arange(_PREFIX) < length[:, None], data[np.minimum(places, len(data) - 1)], 0).astype(np.uint8)
 
     end = np.zeros(len(rows), np.int64)
     location = np.zeros(len(rows), np.int64)
     special = np.zeros(len(rows), np.bool_)
-    active = np.arange(len(rows))
+    active = np.flatnonzero(length > 0)
     while len(active):
         operation = code[active, end[active]]
         operands = _OPERANDS[operation]
@@ -124,12 +125,12 @@ def _beginnings(unwind: UnwindTable, rows: _Ints, limit: _Ints) -> npt.NDArray[n
         has_numbers = (operands >= 1) & (operation != cfi.CFA_ADVANCE1) & ~far
         long_number = has_numbers & ((first >= 128) | ((operands == 2) & (second >= 128)))
         beyond = location[active] + advance > limit[active]
-        strange = ~beyond & ((operands < 0) | long_number | (following >= _PREFIX))
+        strange = ~beyond & ((operands < 0) | long_number | (following >= np.minimum(length[active] + 1, _PREFIX)))
         special[active[strange]] = True
         going_on = ~strange & ~beyond
         location[active[going_on]] += advance[going_on]
         end[active[going_on]] = following[going_on]
-        active = active[going_on & (following < _PREFIX)]
+        active = active[going_on & (following < length[active])]
     code[np.arange(_PREFIX) >= end[:, None]] = 0
     own = np.where(special, 1 + np.arange(len(rows)), 0)
     return np.concatenate([code, _as_bytes(own)], axis=1)

@@ -18,9 +18,9 @@ from shadowgraph.image import (
     read_functions,
     read_unwind_table,
 )
+from shadowgraph.image.unwind_rows import UnwindRow, row_at
 from shadowgraph.ops.library import ModuleLibrary
 from shadowgraph.stack.frame import Lost
-from shadowgraph.stack.rows import UnwindRow, row_at
 from shadowgraph.target.memory import Mapping, Memory, read_mappings
 from shadowgraph.target.modules import Module, read_modules
 
@@ -61,7 +61,10 @@ class LoadedCode:
             return None
         if fde.cie.return_register != 16:
             raise Lost(f"the unwind information for {pc:#x} in {self.name} is of an unknown kind")
-        return row_at(fde, address), fde.cie.is_signal_frame
+        try:
+            return row_at(fde, address), fde.cie.is_signal_frame
+        except ValueError as error:
+            raise Lost(f"the unwind information for {pc:#x} in {self.name} is damaged ({error})") from None
 
     def function(self, pc: int) -> int:
         """The row in ``functions`` of the function at an address of the process, -1 if it is in none."""

@@ -41,7 +41,7 @@ class EntryPath:
         return found or self._of_frame(registers[_RCX])
 
     def is_before_frame(self, zone: Zone, pc: int) -> bool:
-        """Whether a thread on the entry path is still ahead of the C code that gives a tail-called function its frame."""
+        """Whether a thread on the entry path is still ahead of the code that gives a tail-called function its frame."""
         if zone is not Zone.ENTER_ASIDE:
             return zone is Zone.ENTER
         low, high = self.zones.range_of(zone)

@@ -1,6 +1,6 @@
 """The walk up one stack, frame by frame, with everything that is checked on the way.
 
-A frame's caller is found by the unwind row of its pc (rows.py). What makes the result reliable:
+A frame's caller is found by the unwind row of its pc (image/unwind_rows.py). What makes the result reliable:
 
 - every pc lies in executable memory of a file and has an unwind row, and every value a row needs is known;
 - every return address follows a call instruction, by the file's bytes: a trampoline that another tool has put there
@@ -14,13 +14,13 @@ A frame's caller is found by the unwind row of its pc (rows.py). What makes the 
 from __future__ import annotations
 
 from shadowgraph.agent.zones import ZONES, HookedFunction, Place, Standing, Zone, ZoneTable
+from shadowgraph.image.unwind_rows import Rule, RuleKind, UnwindRow
 from shadowgraph.stack.calls import LONGEST_CALL, ends_in_call
 from shadowgraph.stack.code import CodeMap, LoadedCode
 from shadowgraph.stack.ends import begins_context, is_entry_point, is_signal_return, registers_before_signal
 from shadowgraph.stack.entered import EntryPath
 from shadowgraph.stack.expressions import evaluate
 from shadowgraph.stack.frame import Frame, FrameKind, Lost
-from shadowgraph.stack.rows import Rule, RuleKind, UnwindRow
 from shadowgraph.stack.shadow import ShadowStack
 from shadowgraph.stack.snapshot import Snapshot
 
