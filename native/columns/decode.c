@@ -22,6 +22,9 @@ static int64_t unwrap(uint64_t exit_low, int64_t last_exit)
 /* More than any call can bring along: a larger number is damage, not a reason to wait for the next block. */
 #define VALUE_SLOTS_LIMIT 4096
 
+/* Half a century at 3 GHz: what is longer is damage. */
+#define LONGEST_DURATION (UINT64_C(1) << 62)
+
 /* What escapes have said about the record that is to come. */
 struct pending {
     bool any, has_duration;
@@ -80,7 +83,7 @@ int64_t sg_decode(const uint64_t *slots, int64_t count, int32_t final, struct sg
             done = at + 1;
             continue;
         }
-        if (function == SG_ESCAPE_LONG) {
+        if (function == SG_ESCAPE_LONG && place < LONGEST_DURATION) {
             pending.has_duration = true;
             pending.duration = place;
         } else if (function == SG_ESCAPE_KIND) {

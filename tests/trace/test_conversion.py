@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import shadowgraph
 from shadowgraph.agent import layout
 from shadowgraph.trace import convert as conversion
 from shadowgraph.trace import sorting
-from shadowgraph.trace.folder import SPOOL
+from shadowgraph.trace.folder import SPOOL, create_folder
+from shadowgraph.trace.spool_writer import SpoolWriter
+from tests.support.commands import run
 from tests.support.synthetic import Call, Recording, simulate_calls
 
 HOUR = 3_000_000_000 * 3600  # ticks at 3 GHz
@@ -122,3 +125,25 @@ def test_progress_reaches_its_end(tmp_path: Path) -> None:
     conversion.convert(folder, lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] == 500 * layout.RECORD_SIZE
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_garbage_for_records_breaks_nothing(tmp_path: Path, seed: int) -> None:
+    noise = random.Random(seed)
+    folder = create_folder(tmp_path / "a.sgt", {})
+    writer = SpoolWriter(folder / SPOOL)
+    writer.append("values", [{"function": n, "arguments": [{"type": "str"}], "results": []} for n in range(200)])
+    for thread in range(3):
+        pieces = [noise.randbytes(16) for _ in range(500)]
+        for at in range(0, 500, 3):
+            function = noise.choice([layout.ESCAPE_LONG, layout.ESCAPE_KIND, layout.ESCAPE_VALUES, at % 200])
+            word = noise.randrange(4) << layout.FUNCTION_BITS | function
+            pieces[at] = noise.randbytes(8) + word.to_bytes(8, "little")
+        writer.append_records(thread, b"".join(pieces))
+    writer.close()
+    conversion.convert(folder)
+    with shadowgraph.open(folder) as trace:
+        assert len(trace.calls) > 100
+        assert min(trace.calls["duration_ns"].to_pylist()) >= 0
+    for view in ("report", "replay", "graph"):
+        assert run(view, folder).output
