@@ -13,8 +13,11 @@
  *     slot - 32  rcx                           rsp - 32  rsi
  *     slot - 40  flags (lahf, seto)            rsp - 40  rcx (saved by the site)
  *     slot - 48  r11 (saved by the thunk)      rsp - 48  flags
- *     slot - 56  rbx (slow path)               rsp - 56  rdi
- *                                              rsp - 64  rbx (slow path)
+ *     slot - 56  rbp (slow path)               rsp - 56  rdi
+ *                                              rsp - 64  rbp (slow path)
+ *
+ * The slow paths count from rbp, not from another register that calls preserve: elfutils forgets rbx in frames whose
+ * unwind information does not mention it (libdw 0.188, backends/x86_64_cfi.c).
  */
 #include "state.h"
 #include "unwind.h"
@@ -132,17 +135,17 @@ sg_enter_aside:
 .Lenter_undo:
     sub qword ptr [rdx + THREAD_TOP], SG_STRIDE
 .Lenter_slow:
-    mov [rsp - 56], rbx
-    mov rbx, rsp
-    .cfi_def_cfa rbx, 8
-    .cfi_offset rbx, -64
+    mov [rsp - 56], rbp
+    mov rbp, rsp
+    .cfi_def_cfa rbp, 8
+    .cfi_offset rbp, -64
     sub rsp, 64 + 208
     and rsp, -16
     mov [rsp], rdi
     mov [rsp + 8], rsi
-    mov rax, [rbx - 24]
+    mov rax, [rbp - 24]
     mov [rsp + 16], rax
-    mov rax, [rbx - 32]
+    mov rax, [rbp - 32]
     mov [rsp + 24], rax
     mov [rsp + 32], r8
     mov [rsp + 40], r9
@@ -160,7 +163,7 @@ sg_enter_aside:
     pop rax
     mov [rsp + 192], rax                     /* the direction flag is the program's; C code wants it clear */
     cld
-    mov rdi, rbx
+    mov rdi, rbp
     mov rsi, r11
     mov rdx, rsp
     call sg_enter_slow
@@ -174,10 +177,10 @@ sg_enter_aside:
     test dword ptr [rsp + 192], 0x400
     jz 1f
     std
-1:  mov rsp, rbx
-    mov rbx, [rsp - 56]
+1:  mov rsp, rbp
+    mov rbp, [rsp - 56]
     .cfi_def_cfa rsp, 8
-    .cfi_restore rbx
+    .cfi_restore rbp
     test rcx, rcx
     jz .Lenter_pass
     jmp .Lenter_go
@@ -279,19 +282,19 @@ sg_return_aside:
 .Lreturn_slow:
     xor edx, edx
 .Lreturn_call:
-    mov [rsp - 64], rbx
-    mov rbx, rsp
-    .cfi_def_cfa rbx, 8
-    .cfi_offset rbx, -72
+    mov [rsp - 64], rbp
+    mov rbp, rsp
+    .cfi_def_cfa rbp, 8
+    .cfi_offset rbp, -72
     sub rsp, 72 + 96
     and rsp, -16
     mov [rsp], r8
     mov [rsp + 8], r9
     mov [rsp + 16], r10
     mov [rsp + 24], r11
-    mov rax, [rbx - 16]
+    mov rax, [rbp - 16]
     mov [rsp + 32], rax
-    mov rax, [rbx - 24]
+    mov rax, [rbp - 24]
     mov [rsp + 40], rax
     movups [rsp + 48], xmm0
     movups [rsp + 64], xmm1
@@ -300,7 +303,7 @@ sg_return_aside:
     mov [rsp + 80], rax
     cld
     mov rdi, rcx
-    lea rsi, [rbx - 8]
+    lea rsi, [rbp - 8]
     mov rcx, rsp
     call sg_exit_slow                        /* has put the original address into the slot */
     mov r8, [rsp]
@@ -310,10 +313,10 @@ sg_return_aside:
     test dword ptr [rsp + 80], 0x400
     jz 1f
     std
-1:  mov rsp, rbx
-    mov rbx, [rsp - 64]
+1:  mov rsp, rbp
+    mov rbp, [rsp - 64]
     .cfi_def_cfa rsp, 8
-    .cfi_restore rbx
+    .cfi_restore rbp
     jmp .Lreturn_go
     .cfi_endproc
     .size sg_return_aside, . - sg_return_aside
