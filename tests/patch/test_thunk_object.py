@@ -118,7 +118,7 @@ maps = [line.split() for line in open("/proc/self/maps") if line.rstrip().endswi
 lowest = min(int(fields[0].split("-")[0], 16) for fields in maps)
 assert lowest == base, hex(lowest)
 class Info(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_char_p if name == "file" else ctypes.c_void_p) for name in ("file", "base", "name", "at")]
+    _fields_ = [("file", ctypes.c_char_p), *((name, ctypes.c_void_p) for name in ("base", "name", "at"))]
 info = Info()
 assert ctypes.CDLL(None).dladdr(ctypes.c_void_p(base + 0x1010), ctypes.byref(info))
 assert info.file.decode() == path

@@ -87,6 +87,14 @@ class CallModel:
             running = call.return_address - 1
         return frames + self.base
 
+    def machine_frames(self, pc: int) -> list[int]:
+        """What unwinders that know nothing of us must find at ``pc``, the agent's own frames left out."""
+        frames = [] if self.zones.is_agent_text(pc) else [pc]
+        if self.standing is Standing.RETURN:
+            frames = [self.returning]
+        frames += [call.return_address for call in reversed(self.calls)]
+        return frames + [address for address, kind in self.base if kind == "frame"]
+
     def _gone(self, call: _Call, running: int) -> list[int]:
         """The functions entered through a slot that are not the one which runs there now."""
         if call.entered and self._same_function(call.entered[-1], running):

@@ -118,6 +118,10 @@ class Stopped:
         self.ended = os.waitpid(self.pid, 0)[1]
         return self.ended
 
+    def hand_over(self) -> None:
+        """Let go of the program, which stays stopped, for another tracer to take."""
+        ptrace.detach(self.pid, signal.SIGSTOP)
+
     def run(self) -> int:
         """Run to the end; the wait status."""
         while self._wait(lambda number: ptrace.cont(self.pid, number), 0):

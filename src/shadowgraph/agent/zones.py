@@ -142,7 +142,7 @@ class ZoneTable:
             (agent["leave"], agent["leave_end"], Zone.LEAVE),
             (agent["leave_aside"], agent["leave_aside_end"], Zone.LEAVE_ASIDE),
         )
-        self._text = text
+        self.text = text
         self._blocks = sorted(hooks, key=lambda block: block.thunk_base)
         self._bases = [block.thunk_base for block in self._blocks]
         self._by_record = sorted(hooks, key=lambda block: block.record_base)
@@ -160,7 +160,7 @@ class ZoneTable:
 
     def is_agent_text(self, address: int) -> bool:
         """Whether an address is one of the agent's code."""
-        return self._text[0] <= address < self._text[1]
+        return self.text[0] <= address < self.text[1]
 
     def is_site_return(self, address: int) -> bool:
         """Whether an address is that of a site, as a slot holds it: the one behind the site's call."""

@@ -13,7 +13,7 @@ __all__ = ["EntryPath"]
 _RCX, _RSP, _R11 = 2, 7, 11
 _CALL = 0xE8
 _JUMP_TO_BODY = b"\xff\x64\x24\xf8"  # jmp [rsp - 8], the end of a call that is not traced
-_SAVE_RBX = b"\x48\x89\x5c\x24\xc8"  # mov [rsp - 56], rbx, the first instruction on the way to C code
+_SAVE_RBP = b"\x48\x89\x6c\x24\xc8"  # mov [rsp - 56], rbp, the first instruction on the way to C code
 _RESTORE_R11 = b"\x4c\x8b\x5c\x24"  # mov r11, [rsp + disp8], from where it is kept while C code is called
 
 
@@ -46,7 +46,7 @@ class EntryPath:
             return zone is Zone.ENTER
         low, high = self.zones.range_of(zone)
         called = self._around_call()[0]
-        prepared = low + self.snapshot.block(low, high - low).rfind(_SAVE_RBX, 0, called - low)
+        prepared = low + self.snapshot.block(low, high - low).rfind(_SAVE_RBP, 0, called - low)
         return prepared <= pc < called
 
     def _of_frame(self, address: int) -> HookedFunction | None:
