@@ -135,7 +135,7 @@ def measure(folder: Path, calls: int, threads: int, views: list[tuple[str, list[
     rate = calls / figures["cpu_seconds"]
     size = (folder / CALLS).stat().st_size / calls
     figures |= {"calls_per_second": round(rate), "bytes_per_call": round(size, 2), "ns_per_call": round(1e9 / rate)}
-    say("convert", {"calls": calls} | figures, bytes_per_call=8, ns_per_call=100)
+    say("convert", {"calls": calls} | figures, bytes_per_call=8)
     for name, arguments, targets in views:
         stop_after = 20 if "first lines" in name else None
         figures = run([COMMAND, arguments[0], str(folder), *arguments[1:]], subprocess.DEVNULL, stop_after)
@@ -156,7 +156,7 @@ def main() -> None:
             calls,
             options.threads,
             [
-                ("report", ["report"], {"seconds": 6, "peak_mb": 500}),
+                ("report", ["report"], {"cpu_seconds": 6, "peak_mb": 500}),
                 ("report by module", ["report", "--by", "module"], {}),
                 ("replay, first lines", ["replay"], {"seconds": 1}),
                 ("replay of one millisecond in the middle", ["replay", "--time", "1s-1001ms"], {}),
@@ -169,7 +169,7 @@ def main() -> None:
             options.threads,
             [
                 ("replay, first lines", ["replay"], {"seconds": 1}),
-                ("replay, all lines", ["replay"], {"seconds": 6}),
+                ("replay, all lines", ["replay"], {"cpu_seconds": 6}),
             ],
         )
 
