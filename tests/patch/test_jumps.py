@@ -121,6 +121,26 @@ victim: push %rbx
     assert plan.hookable[row]
 
 
+@pytest.mark.parametrize(("doubt", "hookable"), [(".byte 0x06", False), ("nop", True)])
+def test_behind_undecodable_bytes_what_may_be_a_jump_is_taken_for_one(doubt: str, hookable: bool) -> None:
+    """A short jump hides in the constant of a `mov`; behind bytes that are no instruction nothing is known for sure."""
+    source = f"""
+        .globl doubtful
+        .type doubtful, @function
+        .p2align 4
+doubtful: nop
+        mov %rdi, %rax
+        lea 1(%rax), %rax
+        ret
+        {doubt}
+        .byte 0xb8, 0xeb, doubtful + 1 - . - 1, 0, 0
+        ret
+        .size doubtful, . - doubtful
+    """
+    _, functions, plan = _planned(source, f"doubtful-{hookable}")
+    assert bool(plan.hookable[functions.find_name("doubtful")[0]]) is hookable
+
+
 @pytest.mark.parametrize(
     ("between", "hookable"),
     [
