@@ -59,6 +59,7 @@ SG_HIDDEN void sg_holes_give_back(struct sg_thread *thread, struct sg_frame *sen
 /* frames.c */
 SG_HIDDEN int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
 SG_HIDDEN void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame);
+SG_HIDDEN uint64_t sg_resolve_return_address(uint64_t slot);
 
 /* values.c */
 SG_HIDDEN int sg_values_start(void);

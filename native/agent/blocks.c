@@ -73,6 +73,8 @@ static int awaited(struct sg_frame *frame)
     uint64_t held, slot = frame->slot;
     if (!sg_in_flight(slot) || !frame->original || sg_is_sentinel(frame))
         return 0;
+    if (sg_settings.stacks_are_copied)
+        return 1;
     return sg_peek(slot, &held) && held == sg_site_return(frame);
 }
 

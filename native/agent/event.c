@@ -85,13 +85,49 @@ static void before_clone(const struct sg_entry_registers *r)
         sg_thread_share();
 }
 
+/* struct r_debug and struct link_map of <link.h>, as far as we look. */
+struct loader_map {
+    uint64_t address;
+    const char *name;
+    uint64_t dynamic;
+    const struct loader_map *next;
+};
+
+struct loader_note {
+    int version;
+    const struct loader_map *map;
+};
+
+static int contains(const char *text, const char *part)
+{
+    for (; text && *text; text++) {
+        const char *a = text, *b = part;
+        while (*b && *a == *b)
+            a++, b++;
+        if (!*b)
+            return 1;
+    }
+    return 0;
+}
+
+/* Something has been loaded or unloaded. Greenlet copies pieces of stacks; it is known by its name. */
+static void after_loading(void)
+{
+    const struct loader_note *note = (const struct loader_note *)sg_settings.loader_note;
+    for (const struct loader_map *map = note ? note->map : 0; map; map = map->next)
+        if (contains(map->name, "greenlet"))
+            sg_settings.stacks_are_copied = 1;
+    if (sg_settings.ask_when_loaded)
+        sg_event(SG_EVENT_LOADED, 0, 0);
+}
+
 /* Runs at the entry of a function that is hooked for our own needs. */
 void sg_event_hook(const struct sg_function *function, const struct sg_entry_registers *registers)
 {
     if (function->flags & SG_FLAG_EXEC)
         before_exec(function->variant, registers);
     if (function->flags & SG_FLAG_LOADED)
-        sg_event(SG_EVENT_LOADED, 0, 0);
+        after_loading();
     if (function->flags & SG_FLAG_CLONE)
         before_clone(registers);
 }

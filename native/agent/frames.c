@@ -66,14 +66,21 @@ static void unlink_tail(struct sg_frame *frame)
         link->target = frame->target;
 }
 
-static void record(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind);
+/* Writes the record of a call, with what was captured of it. */
+static void record(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind)
+{
+    const uint64_t *values = frame->open->function & SG_OPEN_VALUES ? (const uint64_t *)frame->values : 0;
+    uint64_t function = frame->open->function & ~SG_OPEN_MARKS;
+    sg_record_values(thread, frame->open->start, duration_of(frame, now), function, kind, values ? values + 1 : 0,
+                     values ? (uint32_t)*values : 0);
+}
 
 static void record_unwound(struct sg_thread *thread, struct sg_frame *frame)
 {
     uint64_t slot = frame->slot;
     if (!sg_in_flight(slot) || !sg_swap_own(&frame->slot, slot, SG_SLOT_CLAIMED))
         return;
-    if (frame->open->function & ~SG_OPEN_SLOW)
+    if (frame->open->function & ~SG_OPEN_MARKS)
         record(thread, frame, sg_ticks(), SG_KIND_UNWOUND);
     frame->open->function = 0;
 }
@@ -92,10 +99,13 @@ void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame)
     record_unwound(thread, frame);
 }
 
-/* Whether a frame in flight can never be returned to, seen from a call whose slot is `slot`. */
+/* Whether a frame in flight can never be returned to, seen from a call whose slot is `slot`. Where pieces of stacks are
+   copied away and back (greenlet), a slot says nothing of its frames. */
 int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot)
 {
     uint64_t held, own = frame->slot;
+    if (sg_settings.stacks_are_copied)
+        return 0;
     if (own == slot)
         return 1;
     if (own < slot && sg_on_own_stack(thread, own) && sg_on_own_stack(thread, slot))
@@ -212,13 +222,12 @@ static void fill(struct sg_frame *frame, uint64_t original, uint64_t target, uin
     frame->original = original;
     frame->target = target;
     frame->function = function;
-    frame->values = 0;
     frame->slot = slot;
     frame->open->start = sg_ticks() + frame->bias;
     frame->open->function = function->id;
     if (function->flags & SG_FLAG_VALUES) {
         sg_values_at_entry(frame, at, registers);
-        frame->open->function |= SG_OPEN_SLOW;
+        frame->open->function |= SG_OPEN_SLOW | SG_OPEN_VALUES;
     }
 }
 
@@ -252,6 +261,56 @@ static void enter_tail(struct sg_thread *thread, uint64_t *at, struct sg_functio
     owner->target = (uint64_t)frame;
 }
 
+/* Gives back the frame of a call that is over, now if it is the newest, else when those above it have gone. */
+static void retire(struct sg_thread *thread, struct sg_frame *frame)
+{
+    int own = thread && sg_blocks[sg_block_of(frame)].owner == thread;
+    if (own && sg_is_sentinel(thread->top) && thread->top->target == (uint64_t)frame)
+        step_back(thread, thread->top);
+    frame->slot = (uint64_t)SG_SLOT_FREE;
+    if (own && sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1)))
+        return;
+    if (own)
+        thread->holes++;
+    __atomic_store_n(&frame->slot, SG_SLOT_RETURNED, __ATOMIC_RELEASE);
+}
+
+/*
+ * A function that must find its true return address has been tail-called: the calls that share the slot end here, and the
+ * slot gets back what was in it. (dlsym finds its caller by it, setjmp keeps it.) Where a hardware shadow stack is on, it
+ * has the site on top: it goes, too. rdssp does nothing where there is none, or where it is off.
+ */
+static void give_back_slot(struct sg_thread *thread, uint64_t *slot)
+{
+    struct sg_frame *owner = sg_frames + (*slot - (uint64_t)sg_sites) / SG_STRIDE;
+    uint64_t now = sg_ticks(), shadow_stack = 0;
+    if (owner->slot != (uint64_t)slot)
+        return;
+    for (struct sg_frame *frame = tail_of(owner), *next; frame && frame != owner; frame = next) {
+        next = (struct sg_frame *)frame->target;
+        record(thread, frame, now, SG_KIND_TAIL);
+        frame->open->function = 0;
+        retire(thread, frame);
+    }
+    record(thread, owner, now, SG_KIND_TAIL);
+    owner->open->function = 0;
+    *slot = owner->original;
+    retire(thread, owner);
+    __asm__ volatile("rdsspq %0" : "+r"(shadow_stack));
+    if (shadow_stack)
+        __asm__ volatile("incsspq %0" : : "r"(1ull));
+}
+
+/* Where the true return address of a slot is, for runtimes that walk their stacks (V8 asks its embedder). */
+uint64_t sg_resolve_return_address(uint64_t slot)
+{
+    uint64_t held = *(const uint64_t *)slot;
+    if (!is_site(held))
+        return slot;
+    struct sg_frame *frame = sg_frames + (held - (uint64_t)sg_sites) / SG_STRIDE;
+    return (uint64_t)&frame->original;
+}
+
 /*
  * Called by the entry path for all that is not plain. Returns the frame whose site to jump to, or 0: on to the body.
  */
@@ -261,7 +320,12 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     int tail = is_site(original);
     if (function->flags & (SG_FLAG_EXEC | SG_FLAG_LOADED | SG_FLAG_CLONE))
         sg_event_hook(function, registers);
-    if (function->flags & SG_FLAG_SILENT)
+    if (function->flags & SG_FLAG_TRUE_RETURN && tail) {
+        struct sg_thread *own = sg_thread_here();
+        if (own)
+            give_back_slot(own, slot);
+    }
+    if (function->flags & (SG_FLAG_SILENT | SG_FLAG_TRUE_RETURN))
         return 0;
     if ((function->flags & SG_FLAG_CALLER) && !tail && original - sg_caller_low >= sg_caller_size)
         return 0;
@@ -281,24 +345,15 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     return frame;
 }
 
-/* Writes the record of a call, with what was captured of it. */
-static void record(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind)
-{
-    const uint64_t *values = (const uint64_t *)frame->values;
-    uint64_t function = frame->open->function & ~SG_OPEN_SLOW;
-    sg_record_values(thread, frame->open->start, duration_of(frame, now), function, kind, values ? values + 1 : 0,
-                     values ? (uint32_t)*values : 0);
-}
-
 /* Ends one call that returns: the record, or the count of what it was cut for. */
 static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
-    if (!(frame->open->function & ~SG_OPEN_SLOW))
+    if (!(frame->open->function & ~SG_OPEN_MARKS))
         return;
     if (duration_of(frame, now) < sg_minimal_ticks) {
         thread->shared->filtered++;
     } else {
-        if (frame->values)
+        if (frame->open->function & SG_OPEN_VALUES)
             sg_values_at_return(frame, registers);
         record(thread, frame, now, SG_KIND_RETURNED);
     }
@@ -327,20 +382,6 @@ static void clear_above(struct sg_thread *thread, struct sg_frame *frame, uint64
             pop(thread, top);
         }
     }
-}
-
-/* Gives back the frame of a call that is over, now if it is the newest, else when those above it have gone. */
-static void retire(struct sg_thread *thread, struct sg_frame *frame)
-{
-    int own = thread && sg_blocks[sg_block_of(frame)].owner == thread;
-    if (own && sg_is_sentinel(thread->top) && thread->top->target == (uint64_t)frame)
-        step_back(thread, thread->top);
-    frame->slot = (uint64_t)SG_SLOT_FREE;
-    if (own && sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1)))
-        return;
-    if (own)
-        thread->holes++;
-    __atomic_store_n(&frame->slot, SG_SLOT_RETURNED, __ATOMIC_RELEASE);
 }
 
 /* Ends the functions that were tail-called on the way to this return, newest first. */

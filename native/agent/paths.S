@@ -58,7 +58,7 @@ sg_enter:
     sub rdx, rcx
     cmp rdx, SG_STRIDE * SG_FRAMES
     jb .Lenter_slow
-    test dword ptr [r11 + FUNCTION_FLAGS], 63
+    test dword ptr [r11 + FUNCTION_FLAGS], FLAGS_ASIDE
     jne .Lenter_checks
 .Lenter_take:
     THREAD rdx
@@ -108,7 +108,9 @@ sg_enter_end:
 sg_enter_aside:
     .cfi_startproc
 .Lenter_checks:
-    test dword ptr [r11 + FUNCTION_FLAGS], 63 - FLAG_CALLER
+    test dword ptr [r11 + FUNCTION_FLAGS], FLAG_TRUE_RETURN
+    jne .Lenter_pass                         /* it has it: this is no tail call */
+    test dword ptr [r11 + FUNCTION_FLAGS], FLAGS_ASIDE - FLAG_CALLER
     jne .Lenter_slow
     mov rdx, rax
     sub rdx, [rip + sg_caller_low]

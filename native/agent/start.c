@@ -59,6 +59,7 @@ static void tell_zones(void)
     sg_settings.leave_aside = (uint64_t)sg_return_aside;
     sg_settings.leave_aside_end = (uint64_t)sg_return_aside_end;
     sg_settings.sites = (uint64_t)sg_sites;
+    sg_settings.resolver = (uint64_t)sg_resolve_return_address;
     sg_settings.frames = (uint64_t)sg_frames;
     sg_settings.frame_count = SG_FRAMES;
 }

@@ -62,6 +62,8 @@
 #define FUNCTION_FLAGS 12
 
 #define FLAG_CALLER 1
+#define FLAG_TRUE_RETURN 128
+#define FLAGS_ASIDE (63 | FLAG_TRUE_RETURN) /* what the plain entry path does not deal with */
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -79,7 +81,7 @@ struct sg_frame {
     struct sg_open *open;
     uint64_t site; /* 0: a start sentinel */
     struct sg_function *function;
-    uint64_t values; /* address of the captured values of this call: a count, and so many words; 0: none */
+    uint64_t values; /* with SG_OPEN_VALUES: address of the captured values of this call, a count and so many words */
 };
 
 struct sg_thread {
@@ -132,7 +134,7 @@ SAME(struct sg_function, body, FUNCTION_BODY);
 SAME(struct sg_function, id, FUNCTION_ID);
 SAME(struct sg_function, flags, FUNCTION_FLAGS);
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
-_Static_assert(SG_FLAG_CALLER == FLAG_CALLER, "known to the entry path");
+_Static_assert(SG_FLAG_CALLER == FLAG_CALLER && SG_FLAG_TRUE_RETURN == FLAG_TRUE_RETURN, "known to the entry path");
 _Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");
 _Static_assert(SG_BLOCKS * SG_BLOCK_FRAMES == SG_FRAMES, "whole blocks");
 #undef SAME

@@ -101,9 +101,11 @@ struct sg_chunk {
 /* A call in flight, beside its shadow frame: written at entry, function last; function 0: none. */
 struct sg_open {
     uint64_t start;    /* as q0 of its record */
-    uint64_t function; /* as the low bits of q1 of its record; SG_OPEN_SLOW: values are captured at its return */
+    uint64_t function; /* as the low bits of q1 of its record, and the marks below */
 };
-#define SG_OPEN_SLOW 0x8000000000000000ull
+#define SG_OPEN_SLOW 0x8000000000000000ull   /* the plain return path is not enough */
+#define SG_OPEN_VALUES 0x4000000000000000ull /* values have been captured at the entry */
+#define SG_OPEN_MARKS 0xffffffffff000000ull
 
 #define SG_FUNCTION_RECORD_SIZE 32
 
@@ -126,6 +128,7 @@ struct sg_function {
 #define SG_FLAG_LOADED 8 /* the loader's debug notification */
 #define SG_FLAG_SILENT 16 /* hooked for our own needs alone: never recorded */
 #define SG_FLAG_CLONE 32 /* clone(): a child that shares this thread's TLS must not share its state */
+#define SG_FLAG_TRUE_RETURN 128 /* must find its true return address: reached by a tail call, it ends the calls before it */
 #define SG_FLAG_EXECUTABLE 64 /* belongs to the executable itself: what it tail-calls was called by the executable */
 
 /*
@@ -169,11 +172,15 @@ struct sg_settings {
     uint32_t depth_limit;             /* 0: none */
     uint32_t frame_limit;             /* 0: the whole pool; tests use a small one */
     uint32_t capture;                 /* values will be captured */
+    uint32_t stacks_are_copied;       /* by greenlet: nothing about a slot proves a frame dead */
+    uint64_t loader_note;             /* struct r_debug, to look through when the loader has loaded something; or 0 */
+    uint32_t ask_when_loaded;         /* the controller wants to hook what is loaded */
     uint32_t reserved;
     uint64_t tick_base;               /* 0: take the time now */
     uint64_t main_stack_end;
     /* Results: where the arena is mapped, where thunks jump to, and the zones that an unwinder must know (R25). */
     uint64_t arena;
+    uint64_t resolver; /* uint64_t (*)(uint64_t slot): where the true return address of a slot is */
     uint64_t enter, enter_end, enter_aside, enter_aside_end;
     uint64_t leave, leave_end, leave_aside, leave_aside_end;
     uint64_t sites, frames, frame_count;

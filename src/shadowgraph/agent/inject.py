@@ -37,6 +37,9 @@ class Settings:
     depth_limit: int = 0
     frame_limit: int = 0
     capture: int = 0
+    stacks_are_copied: int = 0
+    loader_note: int = 0
+    ask_when_loaded: int = 0
     tick_base: int = 0
 
 

@@ -24,6 +24,8 @@ EVENT_EXEC = 1
 EVENT_EXEC_FAILED = 2
 EVENT_LOADED = 3
 OPEN_SLOW = 0x8000000000000000
+OPEN_VALUES = 0x4000000000000000
+OPEN_MARKS = 0xFFFFFFFFFF000000
 FUNCTION_RECORD_SIZE = 32
 EXEC_EXECVE = 0
 EXEC_EXECVEAT = 1
@@ -34,6 +36,7 @@ FLAG_EXEC = 4
 FLAG_LOADED = 8
 FLAG_SILENT = 16
 FLAG_CLONE = 32
+FLAG_TRUE_RETURN = 128
 FLAG_EXECUTABLE = 64
 VALUE_INTEGER = 1
 VALUE_VECTOR = 2
@@ -248,10 +251,14 @@ settings_dtype = np.dtype(
             "depth_limit",
             "frame_limit",
             "capture",
+            "stacks_are_copied",
+            "loader_note",
+            "ask_when_loaded",
             "reserved",
             "tick_base",
             "main_stack_end",
             "arena",
+            "resolver",
             "enter",
             "enter_end",
             "enter_aside",
@@ -278,6 +285,10 @@ settings_dtype = np.dtype(
             "<u4",
             "<u4",
             "<u4",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -309,6 +320,7 @@ settings_dtype = np.dtype(
             60,
             64,
             72,
+            76,
             80,
             88,
             96,
@@ -321,7 +333,10 @@ settings_dtype = np.dtype(
             152,
             160,
             168,
+            176,
+            184,
+            192,
         ],
-        "itemsize": 176,
+        "itemsize": 200,
     }
 )

@@ -12,7 +12,11 @@ import numpy.typing as npt
 
 from shadowgraph.image.functions import Aliases, FunctionTable
 
-__all__ = ["managed_rows", "rows_called_by_runtime"]
+__all__ = ["V8_RESOLVER", "managed_rows", "rows_called_by_runtime"]
+
+# A variable of V8: the function that its stack walker asks where a slot's true return address is, for embedders that
+# exchange return addresses themselves (v8::V8::SetReturnAddressLocationResolver in include/v8-initialization.h).
+V8_RESOLVER = "_ZN2v88internal10StackFrame33return_address_location_resolver_E"
 
 # GHC's code is a web of jumps: rsp is the C stack's, and what lies on top of it is nobody's return address.
 _HASKELL = re.compile(r"(?:stg_.*|.*_(?:info|entry|slow|fast|ret|closure))\Z")

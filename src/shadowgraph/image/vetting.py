@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image.functions import Aliases, FunctionTable
 from shadowgraph.image.image import Image
+from shadowgraph.image.imports import lookup_dynamic
 from shadowgraph.image.names import cold_parent
 from shadowgraph.image.reasons import Reason
 from shadowgraph.image.return_address import find_return_address_reads
-from shadowgraph.image.runtimes import managed_rows, rows_called_by_runtime
+from shadowgraph.image.runtimes import V8_RESOLVER, managed_rows, rows_called_by_runtime
 from shadowgraph.image.special import special_symbols
 from shadowgraph.image.symbols import SHN_UNDEF
 from shadowgraph.image.unwind import UnwindTable
@@ -48,8 +51,15 @@ def refuse_by_place(functions: FunctionTable, image: Image) -> None:
     # libc.so.6 names an interpreter, and prints its version when it is run.
     if image.is_program or image.is_dynamic:
         functions.refused[functions.start == np.uint64(image.entry)] = Reason.NO_CALLER
+    if "greenlet" in os.path.basename(image.path):
+        # Its switch copies the stack away and returns at once on what is left, and again when the copy is back: which
+        # of its functions hold the switch depends on inlining.
+        functions.refused[:] = Reason.RETURNS_TWICE
     functions.refused[managed_rows(functions, functions.aliases)] = Reason.MANAGED_STACK
     functions.refused[rows_called_by_runtime(functions.aliases)] = Reason.CALLED_BY_RUNTIME
+    if lookup_dynamic(image, V8_RESOLVER) is not None:
+        # V8 can be told where a slot's true return address is: the agent does (agent/inject.py).
+        functions.refused[functions.refused == Reason.CALLED_BY_RUNTIME] = Reason.NONE
 
 
 def refuse_by_code(functions: FunctionTable, image: Image, unwind: UnwindTable) -> None:

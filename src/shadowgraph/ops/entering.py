@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from shadowgraph.agent.hooks import Hooks, Request, hook, restore
 from shadowgraph.agent.inject import AGENT_PATH, Agent, Settings, inject
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
+from shadowgraph.image.runtimes import V8_RESOLVER
 from shadowgraph.ops.library import KnownModule, ModuleLibrary
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
@@ -66,13 +67,17 @@ class FunctionIds:
 
 @dataclass
 class Choice:
-    """Rows of one module to be hooked, with flags; ``names`` overrides the table's names for some."""
+    """Rows of one module to be hooked, with flags; ``names`` overrides the table's names for some.
+
+    ``refused`` are rows that were wanted for tracing and are hooked for other reasons only.
+    """
 
     module: Module
     known: KnownModule
     flags: dict[int, int] = field(default_factory=dict)
     variants: dict[int, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, Reason] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,9 +117,9 @@ def enter(
         high = max(segment.address + segment.memory_size for segment in text) + bias
         with RemoteThread(tid, memory) as thread:
             choices = _choose(thread, modules, executable, selection, library)
-            if follow:
-                _add_own_hooks(choices, modules, library, selection)
-            agent = inject(thread, settings, low, high - low)
+            _add_own_hooks(choices, modules, library, follow=follow)
+            agent = inject(thread, _complete(settings, modules, library, selection), low, high - low)
+            _tell_runtimes(memory, modules, library, agent)
             process = EnteredProcess(tid, agent, executable.path)
             for choice in choices.values():
                 hook_choice(thread, choice, capture, agent, ids, process)
@@ -233,26 +238,61 @@ def _row_at(known: KnownModule, address: int) -> int:
     return row if row < len(functions) and int(functions.start[row]) == address else -1
 
 
-def _add_own_hooks(
-    choices: dict[str, Choice], modules: list[Module], library: ModuleLibrary, selection: Selection
-) -> None:
-    """Functions that the agent itself must see: exec, clone with shared memory, the loader's notification."""
+def _is_c_library(module: Module) -> bool:
+    return module.name.startswith(("libc.so", "libc-2", "ld-musl"))
+
+
+def _is_loader(module: Module) -> bool:
+    return module.name.startswith("ld-")
+
+
+def _add_own_hooks(choices: dict[str, Choice], modules: list[Module], library: ModuleLibrary, *, follow: bool) -> None:
+    """Functions that the agent itself must see.
+
+    These are exec, clone with shared memory, the loader's notification, and, for the sake of tail calls, what needs
+    its true return address.
+    """
     for module in modules:
-        if module.name.startswith(("libc.so", "libc-2", "ld-musl")):
-            wanted = [*_EXEC_FUNCTIONS, _CLONE]
-        elif module.name.startswith("ld-") and selection.names_modules():
-            wanted = [(_LOADER_NOTE, layout.FLAG_LOADED, 0)]
-        else:
-            continue
         known = library.get(module)
+        wanted = [_CLONE, *(_EXEC_FUNCTIONS if follow else ())] if _is_c_library(module) else []
+        wanted += [(_LOADER_NOTE, layout.FLAG_LOADED, 0)] if _is_loader(module) else []
         for name, flag, variant in wanted:
             address = lookup_dynamic(known.image, name)
             row = -1 if address is None else _row_at(known, address)
-            if row < 0:
-                continue
+            if row >= 0:
+                choice = choices.setdefault(module.path, Choice(module, known))
+                choice.flags[row] = choice.flags.get(row, layout.FLAG_SILENT) | flag
+                choice.variants[row] = variant
+        if module.path in choices or _is_c_library(module):
             choice = choices.setdefault(module.path, Choice(module, known))
-            choice.flags[row] = choice.flags.get(row, layout.FLAG_SILENT) | flag
-            choice.variants[row] = variant
+            for row in np.flatnonzero(known.special).tolist():
+                if row in choice.flags:
+                    choice.refused[row] = Reason(int(known.refusals[row]))
+                choice.flags[row] = layout.FLAG_SILENT | layout.FLAG_TRUE_RETURN
+
+
+def _complete(settings: Settings, modules: list[Module], library: ModuleLibrary, selection: Selection) -> Settings:
+    """The settings with what depends on the process."""
+    note = 0
+    for module in modules:
+        address = lookup_dynamic(library.get(module).image, "_r_debug") if _is_loader(module) else None
+        if address is not None:
+            note = address + library.get(module).bias(module)
+    return replace(
+        settings,
+        loader_note=note,
+        ask_when_loaded=int(selection.names_modules()),
+        stacks_are_copied=int(any("greenlet" in module.name for module in modules)),
+    )
+
+
+def _tell_runtimes(memory: Memory, modules: list[Module], library: ModuleLibrary, agent: Agent) -> None:
+    """Where a runtime can be told how to find true return addresses, tell it, unless somebody else has."""
+    for module in modules:
+        known = library.get(module)
+        address = lookup_dynamic(known.image, V8_RESOLVER)
+        if address is not None and memory.read_word(address + known.bias(module)) == 0:
+            memory.write(address + known.bias(module), agent.zones["resolver"].to_bytes(8, "little"))
 
 
 def hook_choice(
@@ -263,6 +303,8 @@ def hook_choice(
     wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
     plan = choice.known.plan(wanted)
     possible = plan.hookable[wanted]
+    for refusal in choice.refused.values():
+        process.refused[refusal] = process.refused.get(refusal, 0) + 1
     for reason in plan.reason[wanted[~possible]].tolist():
         process.refused[Reason(reason)] = process.refused.get(Reason(reason), 0) + 1
     rows = np.sort(wanted[possible])
@@ -347,6 +389,7 @@ def hook_modules(
                     continue
                 choice = _choose_in(module, library.get(module), selection, is_executable=False)
                 if choice.flags:
+                    _add_own_hooks({module.path: choice}, [module], library, follow=False)
                     hook_choice(thread, choice, capture, process.agent, ids, process)
     finally:
         memory.close()

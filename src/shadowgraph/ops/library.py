@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.image import FunctionTable, Image, Import, open_image, read_functions, read_imports
+from shadowgraph.image import FunctionTable, Image, Import, Reason, open_image, read_functions, read_imports
 from shadowgraph.patch import ModulePlan, plan_module
 from shadowgraph.target.modules import Module
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownModule", "ModuleLibrary"]
 
+
+_NEED_TRUE_RETURN = (Reason.RETURNS_TWICE, Reason.SWITCHES_STACKS, Reason.LOOKS_AT_RETURN_ADDRESS)
 
 # With more than this part of its functions wanted, a module is planned as a whole.
 _MOST = 0.3
@@ -30,6 +32,7 @@ class KnownModule:
 
     opened: str
     _plan: ModulePlan | None = None
+    refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
     @cached_property
     def image(self) -> Image:
@@ -38,8 +41,16 @@ class KnownModule:
 
     @cached_property
     def functions(self) -> FunctionTable:
-        """All its functions."""
-        return read_functions(self.image)
+        """All its functions. Those of ``special`` are not refused in the table, so that they are planned."""
+        functions = read_functions(self.image)
+        self.refusals = functions.refused.copy()
+        functions.refused[np.isin(self.refusals, _NEED_TRUE_RETURN)] = Reason.NONE
+        return functions
+
+    @cached_property
+    def special(self) -> npt.NDArray[np.bool_]:
+        """Functions that must find their true return address also when a hooked function tail-calls them."""
+        return np.isin(self.functions.refused, [Reason.NONE]) & np.isin(self.refusals, _NEED_TRUE_RETURN)
 
     def plan(self, rows: npt.NDArray[np.int64]) -> ModulePlan:
         """What can be hooked of these rows. The plan has a row for every function; others may be planned as well."""

@@ -1,0 +1,16 @@
+/* Functions that jump to dlsym, which finds its caller by its return address: RTLD_NEXT must not mean "after the tracer". */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include "check.h"
+
+TRACED void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+TRACED void *looks_up(const char *name) { return next(name); }
+
+int main(int argc, char **argv)
+{
+    long rounds = rounds_of(argc, argv, 20000);
+    for (long i = 0; i < rounds; i++)
+        EXPECT(looks_up("malloc") == (void *)malloc);
+    return finish();
+}
