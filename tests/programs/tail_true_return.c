@@ -10,7 +10,8 @@ TRACED void *looks_up(const char *name) { return next(name); }
 int main(int argc, char **argv)
 {
     long rounds = rounds_of(argc, argv, 20000);
+    void *expected = dlsym(dlopen("libc.so.6", RTLD_NOW), "malloc");
     for (long i = 0; i < rounds; i++)
-        EXPECT(looks_up("malloc") == (void *)malloc);
+        EXPECT(looks_up("malloc") == expected);
     return finish();
 }

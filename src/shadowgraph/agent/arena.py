@@ -70,6 +70,10 @@ class Arena:
         if self.header["waiters"]:
             self._futex("freed", _FUTEX_WAKE, 0x7FFFFFFF, None)
 
+    def wake(self) -> None:
+        """End a wait of ours that goes on in another thread."""
+        self._futex("bell", _FUTEX_WAKE, 0x7FFFFFFF, None)
+
     def wait(self, seconds: float, seen: int) -> None:
         """Sleep until the agent rings (the bell is not ``seen`` any more) or the time is over."""
         self.header["waiting"] = 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from shadowgraph import __version__
 from shadowgraph.errors import ShadowgraphError
 
 __all__ = ["main"]
@@ -40,7 +41,7 @@ class _LazyGroup(click.Group):
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="shadowgraph", prog_name="shadowgraph")
+@click.version_option(__version__, prog_name="shadowgraph")
 def group() -> None:
     """See every function call of a real program, without recompiling it."""
 

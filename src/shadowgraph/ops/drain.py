@@ -164,7 +164,8 @@ class Drain:
     def _finish_thread(self, entry: int) -> None:
         row, thread = self.arena.threads[entry], self._threads.pop(entry)
         ended = int(row["ended"])
-        self._spool.append("threads", [{"thread": thread.number, "end": ended - self._tick_base if ended else None}])
+        if ended:
+            self._spool.append("threads", [{"thread": thread.number, "end": ended - self._tick_base}])
         self._spool.append("counters", [self._counters(thread, row)])
         row["state"] = layout.THREAD_FREE
 
@@ -179,8 +180,11 @@ class Drain:
 
     # --- when a process has ended, or the recording does ---
 
-    def finish_process(self, pid: int) -> None:
-        """Take what a process that has ended (or is left alone from now on) has written, and its calls in flight."""
+    def finish_process(self, pid: int, ended: int) -> None:
+        """Take what a process that has ended (or is left alone from now on) has written, and its calls in flight.
+
+        ``ended`` is when, in ticks since the base.
+        """
         self._meet_threads()
         segments, table = self.arena.segments, self.arena.threads
         entries = [entry for entry, thread in self._threads.items() if thread.pid == pid]
@@ -188,11 +192,15 @@ class Drain:
         for index in np.flatnonzero(mine & (segments["state"] == layout.SEGMENT_OWNED)).tolist():
             segments["used"][index] = self._written(index)
         self._take_in_order(np.flatnonzero(mine), final=True)
-        self._append_open_calls(pid, entries)
+        self._append_open_calls(pid)
+        self._forget_open_calls(entries)
         for entry in entries:
             name = bytes(table["name"][entry]).split(b"\0")[0].decode(errors="replace")
-            self._spool.append("threads", [{"thread": self._threads[entry].number, "name": name or None}])
+            row = {"thread": self._threads[entry].number, "name": name or None, "end": ended}
+            self._spool.append("threads", [row])
             self._finish_thread(entry)
+        if pid in self._processes:
+            self._spool.append("processes", [{"process": self._processes[pid], "end": ended}])
         self.pids.discard(pid)
         self._processes.pop(pid, None)
         self.arena.answer()
@@ -204,34 +212,46 @@ class Drain:
         size = layout.RECORD_SIZE
         return 0 if not len(filled) else (int(filled[-1]) * 8 // size + 1) * size
 
-    def _append_open_calls(self, pid: int, entries: list[int]) -> None:
-        """The calls in flight, from the shared half of the shadow frames."""
-        chunks = self.arena.chunks
+    def append_open_calls(self) -> None:
+        """Note the calls in flight of all processes: if we are killed, the last note counts."""
+        for pid in self.pids:
+            self._append_open_calls(pid)
+
+    def _append_open_calls(self, pid: int) -> None:
+        """The calls in flight of a process, from the shared half of the shadow frames."""
+        entries = {entry: thread for entry, thread in self._threads.items() if thread.pid == pid}
+        calls = self.arena.open_calls
+        in_flight = np.flatnonzero(calls["function"])
+        chunks = in_flight // layout.BLOCK_FRAMES
+        mine = np.isin(self.arena.chunks["thread"][chunks], list(entries)) & (self.arena.chunks["state"][chunks] == 1)
         rows = []
-        for chunk in np.flatnonzero((chunks["state"] == 1) & np.isin(chunks["thread"], entries)).tolist():
-            thread = self._threads[int(chunks["thread"][chunk])]
-            first = chunk * layout.BLOCK_FRAMES
-            calls = self.arena.open_calls[first : first + layout.BLOCK_FRAMES]
-            for call in calls[calls["function"] != 0]:
-                start = int(call["start"])
+        for index, chunk in zip(in_flight[mine].tolist(), chunks[mine].tolist(), strict=True):
+            start, function = int(calls["start"][index]), int(calls["function"][index]) & _FUNCTION_MASK
+            if function:
                 rows.append(
                     {
-                        "thread": thread.number,
+                        "thread": entries[int(self.arena.chunks["thread"][chunk])].number,
                         "start": start & ((1 << layout.START_BITS) - 1),
-                        "function": int(call["function"]) & _FUNCTION_MASK,
+                        "function": function,
                         "depth": start >> layout.START_BITS,
                     }
                 )
+        if pid in self._processes:
+            self._spool.append("open", rows, self._processes[pid])
+
+    def _forget_open_calls(self, entries: list[int]) -> None:
+        """The processes have ended: their part of the table is free."""
+        chunks = self.arena.chunks
+        for chunk in np.flatnonzero((chunks["state"] == 1) & np.isin(chunks["thread"], entries)).tolist():
+            calls = self.arena.open_calls[chunk * layout.BLOCK_FRAMES : (chunk + 1) * layout.BLOCK_FRAMES]
             calls["function"] = 0
             calls["start"] = 0
             chunks["state"][chunk] = 0
-        if rows:
-            self._spool.append("open", rows, self._processes[pid])
 
-    def finish(self) -> None:
+    def finish(self, ended: int) -> None:
         """Finish all processes, and note what threads without an entry of their own have lost."""
         for pid in sorted(self.pids):
-            self.finish_process(pid)
+            self.finish_process(pid, ended)
         missed, dropped = int(self.arena.header["missed"]), int(self.arena.header["dropped"])
         if missed or dropped:
             row = {

@@ -22,6 +22,7 @@ from shadowgraph.ops.library import ModuleLibrary
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
+from shadowgraph.target.exits import ExitWatch
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
 
@@ -116,6 +117,8 @@ class Recording:
             self._abandon(pid)
             raise
         self.spool.append("clock", clock_pair(self.tick_base))
+        self._exits = ExitWatch(self._now, self._wake)  # a thread: not before the fork
+        self._exits.watch(pid)
         if started is not None:
             started()
         beat = threading.Thread(target=self._beat, daemon=True)
@@ -126,6 +129,7 @@ class Recording:
             self._finish()
             self._pulse.set()
             beat.join()
+            self._exits.close()
         assert self._status is not None or self.stop
         return Result(self._status or 0, self.hooked, self.refused, self.notes, self.spool.stopped)
 
@@ -136,6 +140,13 @@ class Recording:
             os.waitpid(pid, 0)
         except (ProcessLookupError, ChildProcessError):
             pass
+
+    def _now(self) -> int:
+        return read_ticks() - self.tick_base
+
+    def _wake(self) -> None:
+        for image in list(self.images):
+            image.drain.arena.wake()
 
     def _beat(self) -> None:
         while not self._pulse.wait(_LOOK_SECONDS):
@@ -200,7 +211,7 @@ class Recording:
             "pid": pid,
             "parent": parent,
             "command": command,
-            "start": read_ticks() - self.tick_base,
+            "start": self._now(),
         }
         self.spool.append("processes", [row])
         return number
@@ -229,13 +240,18 @@ class Recording:
             if now - clocked > _CLOCK_SECONDS:
                 clocked = now
                 self.spool.append("clock", clock_pair(self.tick_base))  # if we are killed, the last one counts
-            if now - looked > _LOOK_SECONDS or self._status is not None:
+                for image in self.images:
+                    image.drain.append_open_calls()
+            if now - looked > _LOOK_SECONDS or self._status is not None or self._exits.ended.keys() & self._pids():
                 looked = now
                 self._collect_ended()
                 if self._status is not None and not self._anybody_left():
                     return
             if not busy:
                 self._rest(bells)
+
+    def _pids(self) -> set[int]:
+        return {pid for image in self.images for pid in image.drain.pids}
 
     def _rest(self, bells: list[int]) -> None:
         """Sleep until the newest program's agent rings, or for a moment."""
@@ -258,17 +274,23 @@ class Recording:
 
     def _collect_ended(self) -> None:
         """Finish processes that have ended, and executed programs of which no process is left."""
+        ended = dict(self._exits.ended)
         for image in list(self.images):
             for pid in list(image.drain.pids):
-                if pid in self._gone or not _runs(pid):
-                    image.drain.finish_process(pid)
+                if pid in self._gone or pid in ended or not _runs(pid):
+                    image.drain.finish_process(pid, ended.get(pid, self._now()))
+                else:
+                    self._exits.watch(pid)
             if not image.drain.pids and not image.lives():
                 self._retire(image)
+
+        for pid in ended:
+            self._exits.ended.pop(pid, None)  # the number may be given to another process
 
     def _retire(self, image: _Image) -> None:
         """Nobody shares the arena any more: the last of it, and its memory is free."""
         image.drain.take()
-        image.drain.finish()
+        image.drain.finish(self._now())
         self.images.remove(image)
 
     def _anybody_left(self) -> bool:
@@ -344,7 +366,7 @@ class Recording:
             self._execs.pop(tid, None)
             for image in self.images:
                 if who in image.drain.pids:
-                    image.drain.finish_process(who)
+                    image.drain.finish_process(who, self._now())
             try:
                 self._enter(who)
             except launch.EndedBeforeEntry as ended:
@@ -367,12 +389,12 @@ class Recording:
             image.drain.arena.header["recording"] = 0
             image.drain.take()
             image.drain.arena.header["controller_pid"] = 0
-            image.drain.finish()
+            image.drain.finish(self._now())
             image.drain.arena.answer()
         if self.hooked == 0 and self.selection.rules:
             self.notes.append(f"no function matched {', '.join(rule.text for rule in self.selection.rules)}")
         self._note_captures()
-        end: dict[str, Any] = {"tick": read_ticks() - self.tick_base, "reason": "stopped" if self.stop else "exited"}
+        end: dict[str, Any] = {"tick": self._now(), "reason": "stopped" if self.stop else "exited"}
         if self._status is not None:
             end["status"] = os.waitstatus_to_exitcode(self._status)
         if self.spool.stopped:
