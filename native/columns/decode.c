@@ -45,7 +45,7 @@ static void finish_call(struct sg_decoder *decoder, struct sg_call *call, uint64
     call->start = exit - (int64_t)duration;
     call->duration = (int64_t)duration;
     call->function = (uint32_t)(what & MASK(SG_FUNCTION_BITS));
-    call->depth = (uint16_t)(place >> SG_START_BITS);
+    call->depth = (uint16_t)((place - (uint64_t)call->start) >> SG_START_BITS);
     call->kind = pending->kind;
     call->unused = 0;
     call->values = pending->values;

@@ -45,7 +45,7 @@ def raw_record(call: Call, values: bytes = b"") -> bytes:
         assert len(values) % layout.RECORD_SIZE == 0
         count = len(values) // layout.RECORD_SIZE
         words.append(struct.pack("<QQ", 0, count << layout.FUNCTION_BITS | layout.ESCAPE_VALUES) + values)
-    place = call.start & START_MASK | call.depth << layout.START_BITS
+    place = (call.start + (call.depth << layout.START_BITS)) % (1 << 64)
     what = (call.duration % DURATION_LIMIT) << layout.FUNCTION_BITS | call.function
     words.append(struct.pack("<QQ", place, what))
     return b"".join(words)

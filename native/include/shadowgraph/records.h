@@ -13,6 +13,9 @@
  *     └──────────────────────────────────────┴─────────────────────┘
  *      63                                  24 23                  0
  *
+ * q0 is a sum, (depth << 48) + start, modulo 2^64: when a recording is older than 2^48 ticks (26 hours at 3 GHz), the start
+ * carries into the depth, and who knows the whole start takes it off again.
+ *
  * Function 0 is nobody's: a call that a forked child inherited from its parent ends with function 0 and is to be
  * skipped. q0 == q1 == 0 is a place that was never written (or reserved by a call that was killed before it wrote).
  * Records of one thread lie in the order of their exits.

@@ -13,10 +13,12 @@ import numpy.typing as npt
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.trace.spool_writer import SpoolWriter
+from shadowgraph.trace.ticks import read_ticks
 
 __all__ = ["Drain", "Numbering"]
 
 _FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
+_START_MASK = (1 << layout.START_BITS) - 1
 
 
 @dataclass
@@ -224,16 +226,16 @@ class Drain:
         in_flight = np.flatnonzero(calls["function"])
         chunks = in_flight // layout.BLOCK_FRAMES
         mine = np.isin(self.arena.chunks["thread"][chunks], list(entries)) & (self.arena.chunks["state"][chunks] == 1)
-        rows = []
+        rows, now = [], read_ticks() - self._tick_base
         for index, chunk in zip(in_flight[mine].tolist(), chunks[mine].tolist(), strict=True):
             start, function = int(calls["start"][index]), int(calls["function"][index]) & _FUNCTION_MASK
             if function:
                 rows.append(
                     {
                         "thread": entries[int(self.arena.chunks["thread"][chunk])].number,
-                        "start": start & ((1 << layout.START_BITS) - 1),
+                        "start": start & _START_MASK,
                         "function": function,
-                        "depth": start >> layout.START_BITS,
+                        "depth": _depth(start, now),
                     }
                 )
         if pid in self._processes:
@@ -268,6 +270,12 @@ class Drain:
         """Missed, dropped and filtered so far, of the threads in the table."""
         live = self.arena.threads[self.arena.threads["state"] != layout.THREAD_FREE]
         return {name: int(live[name].sum()) for name in ("missed", "dropped", "filtered")}
+
+
+def _depth(place: int, now: int) -> int:
+    """The depth in q0 of a record whose start is the last possible one before ``now`` (see records.h)."""
+    start = now - ((now - place) & _START_MASK)
+    return ((place - start) >> layout.START_BITS) & ((1 << layout.DEPTH_BITS) - 1)
 
 
 def _count_calls(words: npt.NDArray[np.uint64]) -> int:
