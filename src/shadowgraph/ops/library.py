@@ -28,9 +28,13 @@ _MOST = 0.3
 
 @dataclass
 class KnownModule:
-    """One file. Everything of it is read when it is first asked for."""
+    """One file. Everything of it is read when it is first asked for.
+
+    ``opened`` is where it is read, ``path`` what it was loaded as.
+    """
 
     opened: str
+    path: str
     _plan: ModulePlan | None = None
     refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
@@ -96,7 +100,7 @@ class ModuleLibrary:
         status = os.stat(module.opened)
         key = (status.st_dev, status.st_ino, status.st_mtime_ns)
         if key not in self._known:
-            self._known[key] = KnownModule(module.opened)
+            self._known[key] = KnownModule(module.opened, module.path)
         return self._known[key]
 
     def known(self) -> list[KnownModule]:

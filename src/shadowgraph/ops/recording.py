@@ -394,6 +394,8 @@ class Recording:
         if self.hooked == 0 and self.selection.rules:
             self.notes.append(f"no function matched {', '.join(rule.text for rule in self.selection.rules)}")
         self._note_captures()
+        build_ids = {known.path: known.image.build_id for known in self.library.known()}
+        self.spool.append("metadata", {"build_ids": build_ids})
         end: dict[str, Any] = {"tick": self._now(), "reason": "stopped" if self.stop else "exited"}
         if self._status is not None:
             end["status"] = os.waitstatus_to_exitcode(self._status)

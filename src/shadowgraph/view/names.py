@@ -30,10 +30,22 @@ class Names:
         ]
         names = [row[1] for row in called]
         shown = names if self._raw else _demangled(names)
+        lines = self._source_lines()
         return {
-            row[0]: (name, row[2], f"{row[3]}:{row[4]}" if row[3] else None, row[1])
+            row[0]: (name, row[2], f"{row[3]}:{row[4]}" if row[3] else lines.get(row[0]), row[1])
             for row, name in zip(called, shown, strict=True)
         }
+
+    def _source_lines(self) -> dict[int, str]:
+        """Source lines of the functions that were called, if they are to be shown."""
+        if not self._lines:
+            return {}
+        from shadowgraph.view.source_lines import find_lines
+
+        table = self._trace.functions
+        columns = [table[name].to_pylist() for name in ("function", "module_path", "address", "calls")]
+        rows = [(function, path, address) for function, path, address, calls in zip(*columns, strict=True) if calls]
+        return find_lines(rows, self._trace.metadata.get("build_ids") or {})
 
     @cached_property
     def _own_module(self) -> str:
