@@ -21,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["AGENT", "COLUMNS", "BuildError", "Library", "build", "needs_of", "undefined_symbols_of"]
+__all__ = ["AGENT", "AGENT_BY_GS", "COLUMNS", "BuildError", "Library", "build", "needs_of", "undefined_symbols_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = ROOT / "native"
@@ -81,6 +81,8 @@ AGENT = Library(
         "-Wl,-z,defs,-z,now,-z,relro,-z,noexecstack,--hash-style=gnu,-soname,shadowgraph-agent.so",
     ),
 )
+# The same, with the thread's state found by the gs base: for loaders that give no static TLS after the start (musl).
+AGENT_BY_GS = replace(AGENT, name="agent-gs.so", compile_options=(*AGENT.compile_options, "-DSG_THREAD_BY_GS"))
 COLUMNS = Library("columns.so", "columns", (*_COMMON, "-fvisibility=hidden"), ("-shared", "-Wl,-z,defs,-z,noexecstack"))
 
 
@@ -107,7 +109,7 @@ def build(library: Library, output: Path = OUTPUT, *, force: bool = False) -> bo
             list(pool.map(_run, commands))
         made = folder / library.name
         _run([*compiler, *library.link_options, *map(str, objects), "-o", str(made)])
-        if library is AGENT:
+        if library.folder == AGENT.folder:
             _check_freestanding(made)
         os.replace(made, target)
     return True
@@ -184,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where to put them (default: %(default)s)")
     options = parser.parse_args(arguments)
     try:
-        for library in (AGENT, COLUMNS):
+        for library in (AGENT, AGENT_BY_GS, COLUMNS):
             if build(library, options.output, force=options.force):
                 print(f"built {options.output / library.name}")
     except BuildError as error:

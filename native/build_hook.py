@@ -25,7 +25,7 @@ class NativeBuildHook(BuildHookInterface[Any]):
         """Compile, and say what the wheel is: platform-specific, with two files that git ignores."""
         native = _load_build(Path(self.root) / "native" / "build.py")
         try:
-            for library in (native.AGENT, native.COLUMNS):
+            for library in (native.AGENT, native.AGENT_BY_GS, native.COLUMNS):
                 if native.build(library):
                     self.app.display_info(f"built {library.name}")
                 build_data["artifacts"].append(f"/src/shadowgraph/_native/{library.name}")

@@ -36,9 +36,24 @@
     sahf
     .endm
 
-    .macro THREAD register
+/*
+ * The state of this thread, or off to `without`: for a new thread (0), for one that shares its TLS with another (1), and,
+ * where the state is found by the gs base, for one that has merely inherited it from the thread that made it.
+ */
+    .macro THREAD register, scratch, without
+#ifdef SG_THREAD_BY_GS
+    rdgsbase \register
+    cmp \register, 1
+    jbe \without
+    mov \scratch, fs:[0]                      /* the thread control block knows its own address */
+    cmp \scratch, [\register + THREAD_CONTROL_BLOCK]
+    jne \without
+#else
     mov \register, [rip + sg_thread@GOTTPOFF]
     mov \register, fs:[\register]
+    cmp \register, 1
+    jbe \without
+#endif
     .endm
 
 /* Entered from a thunk: r11 is saved and points at the function's record. */
@@ -61,9 +76,7 @@ sg_enter:
     test dword ptr [r11 + FUNCTION_FLAGS], FLAGS_ASIDE
     jne .Lenter_checks
 .Lenter_take:
-    THREAD rdx
-    cmp rdx, 1
-    jbe .Lenter_slow                         /* a new thread (0), or one that shares its TLS with another (1) */
+    THREAD rdx, rcx, .Lenter_slow
     mov ecx, SG_STRIDE
     xadd [rdx + THREAD_TOP], rcx             /* rcx: the frame below ours. Ours is taken, and free for signal handlers */
     test rcx, rcx
@@ -223,9 +236,7 @@ sg_return:
     jae .Lreturn_slow
     shl rax, SG_FUNCTION_BITS
     or rax, rdi                              /* q1 */
-    THREAD rdx
-    cmp rdx, 1
-    jbe .Lreturn_slow
+    THREAD rdx, rdi, .Lreturn_slow
     cmp rcx, [rdx + THREAD_TOP]
     jne .Lreturn_slow                        /* tail-called functions, dead frames or another stack's above it */
     mov edi, SG_RECORD_SIZE
@@ -270,9 +281,7 @@ sg_return_aside:
     CALLER_RSP
     RETURN_ADDRESS_IN_FRAME_OF_SLOT
 .Lreturn_filtered:
-    THREAD rdx
-    cmp rdx, 1
-    jbe .Lreturn_slow
+    THREAD rdx, rdi, .Lreturn_slow
     cmp rcx, [rdx + THREAD_TOP]
     jne .Lreturn_slow
     mov rsi, [rdx + THREAD_SHARED]

@@ -150,7 +150,7 @@ void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duratio
 {
     int is_long = duration >> SG_DURATION_BITS != 0;
     uint32_t places = 1 + (uint32_t)is_long + (kind != SG_KIND_RETURNED) + (words ? 1 + (words + 1) / 2 : 0);
-    int own = thread == sg_thread; /* on behalf of a dead thread nobody may wait: the lock is held */
+    int own = thread == sg_thread_word(); /* on behalf of a dead thread nobody may wait: the lock is held */
     uint64_t *record = reserve(thread, places, own);
     if (!record) {
         thread->shared->dropped++;

@@ -52,6 +52,7 @@
 #define THREAD_POSITION 8
 #define THREAD_END 16
 #define THREAD_SHARED 24
+#define THREAD_CONTROL_BLOCK 32
 
 /* struct sg_shared_thread, struct sg_function (asserted against arena.h) */
 #define SHARED_MISSED 32
@@ -88,6 +89,7 @@ struct sg_thread {
     struct sg_frame *top;
     char *position, *end; /* in the current ring segment */
     struct sg_shared_thread *shared;
+    uint64_t control_block; /* fs base */
     uint64_t magic; /* a forked child finds 0 here (MADV_WIPEONFORK) */
     uint32_t index, tid;
     uint32_t segment; /* index + 1; 0: none */
@@ -97,7 +99,6 @@ struct sg_thread {
     uint32_t exhausted;                 /* looked in vain for a frame so often since */
     uint32_t freed_seen;                /* no segment was free when the controller had freed so often */
     uint64_t sequence;
-    uint64_t control_block;               /* fs base */
     uint64_t stack_low, stack_high;       /* the thread's own stack, once somebody had to know */
     struct sg_frame *alive_elsewhere;     /* newest frame, looked at already: alive on another stack */
     uint64_t alive_since;                 /* its start: the frame may be another call's by now */
@@ -126,6 +127,7 @@ SAME(struct sg_thread, top, THREAD_TOP);
 SAME(struct sg_thread, position, THREAD_POSITION);
 SAME(struct sg_thread, end, THREAD_END);
 SAME(struct sg_thread, shared, THREAD_SHARED);
+SAME(struct sg_thread, control_block, THREAD_CONTROL_BLOCK);
 SAME(struct sg_shared_thread, missed, SHARED_MISSED);
 SAME(struct sg_shared_thread, dropped, SHARED_DROPPED);
 SAME(struct sg_shared_thread, filtered, SHARED_FILTERED);
@@ -146,7 +148,36 @@ extern char sg_sites[] SG_HIDDEN;
 extern struct sg_block sg_blocks[SG_BLOCKS] SG_HIDDEN;
 extern struct sg_arena *sg_arena SG_HIDDEN;
 extern struct sg_settings sg_settings;
+
+/*
+ * The word by which a thread finds its state: in static TLS, or, where a loader gives a library none after the start
+ * (musl), the gs base. New threads inherit that: a state whose control block is another thread's is not ours.
+ */
+#ifdef SG_THREAD_BY_GS
+static inline struct sg_thread *sg_thread_word(void)
+{
+    struct sg_thread *thread;
+    __asm__ volatile("rdgsbase %0" : "=r"(thread));
+    return thread;
+}
+
+static inline void sg_thread_set(struct sg_thread *thread)
+{
+    __asm__ volatile("wrgsbase %0" : : "r"(thread));
+}
+#else
 extern __thread struct sg_thread *sg_thread SG_HIDDEN __attribute__((tls_model("initial-exec")));
+
+static inline struct sg_thread *sg_thread_word(void)
+{
+    return sg_thread;
+}
+
+static inline void sg_thread_set(struct sg_thread *thread)
+{
+    sg_thread = thread;
+}
+#endif
 
 static inline uint64_t sg_ticks(void)
 {

@@ -4,7 +4,9 @@
  */
 #include "agent.h"
 
+#ifndef SG_THREAD_BY_GS
 __thread struct sg_thread *sg_thread;
+#endif
 
 static uint32_t lock_word;
 static uint32_t sweep_at;
@@ -131,17 +133,24 @@ static struct sg_thread *make(uint32_t pid, uint32_t tid)
     return thread;
 }
 
+static int is_own(const struct sg_thread *thread)
+{
+    uint64_t control_block;
+    __asm__("mov %%fs:0, %0" : "=r"(control_block));
+    return thread && thread->magic == SG_THREAD_MAGIC && thread->control_block == control_block;
+}
+
 /* The calling thread's state, made if there is none yet; 0 if the thread cannot be traced (now). */
 struct sg_thread *sg_thread_here(void)
 {
-    struct sg_thread *thread = sg_thread;
+    struct sg_thread *thread = sg_thread_word();
     if (thread == SG_THREAD_UNUSABLE)
         return 0;
-    if (thread && thread->magic == SG_THREAD_MAGIC)
+    if (is_own(thread))
         return thread;
     uint64_t signals = sg_signals_block();
-    thread = sg_thread; /* a signal handler may have been quicker */
-    if (!thread || thread->magic != SG_THREAD_MAGIC) {
+    thread = sg_thread_word(); /* a signal handler may have been quicker */
+    if (!is_own(thread)) {
         uint32_t pid = (uint32_t)sg_kernel0(KERNEL_getpid);
         if (!*unforked)
             after_fork(pid, thread);
@@ -149,7 +158,7 @@ struct sg_thread *sg_thread_here(void)
             uint64_t inner = sg_lock();
             thread = make(pid, (uint32_t)sg_kernel0(KERNEL_gettid));
             sg_unlock(inner);
-            sg_thread = thread;
+            sg_thread_set(thread);
         } else {
             thread = 0; /* a child of vfork: its TLS is its parent's, which has made no traced call yet */
         }
@@ -165,6 +174,6 @@ void sg_thread_share(void)
     struct sg_thread *thread = sg_thread_here();
     if (!thread)
         return;
-    sg_thread = SG_THREAD_UNUSABLE;
+    sg_thread_set(SG_THREAD_UNUSABLE);
     sg_ring_close(thread);
 }

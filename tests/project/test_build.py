@@ -61,7 +61,7 @@ def test_the_agent_loads_nothing_and_expects_no_symbol(built: Path) -> None:
 
 
 def test_another_reader_of_elf_files_agrees(built: Path) -> None:
-    for name in ("agent.so", "columns.so"):
+    for name in ("agent.so", "agent-gs.so", "columns.so"):
         with (built / name).open("rb") as file:
             elf = ELFFile(file)
             needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
@@ -169,7 +169,7 @@ def test_a_wheel_from_a_source_archive_carries_the_native_parts_and_fits_any_pyt
         about = next(name for name in names if name.endswith(".dist-info/WHEEL"))
         lines = content.read(about).decode().splitlines()
     native_parts = {name for name in names if name.startswith("shadowgraph/_native/")}
-    assert native_parts == {"shadowgraph/_native/agent.so", "shadowgraph/_native/columns.so"}
+    assert native_parts == {f"shadowgraph/_native/{name}" for name in ("agent.so", "agent-gs.so", "columns.so")}
     assert "shadowgraph/cli/main.py" in names
     assert not [name for name in names if name.startswith(("tests", "native", "bench"))]
     assert "Tag: py3-none-linux_x86_64" in lines

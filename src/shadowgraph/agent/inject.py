@@ -16,9 +16,11 @@ from shadowgraph.target.memory import read_mappings
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["AGENT_PATH", "Agent", "Settings", "inject"]
+__all__ = ["AGENT_PATH", "Agent", "Settings", "inject", "is_agent"]
 
 AGENT_PATH = Path(__file__).resolve().parent.parent / "_native" / "agent.so"
+# The same with the thread's state found by the gs base: for loaders that give no static TLS after the start.
+_AGENT_BY_GS = AGENT_PATH.with_name("agent-gs.so")
 
 _RTLD_NOW = 2
 _SYS_CLOSE = 3
@@ -63,10 +65,10 @@ def inject(thread: RemoteThread, settings: Settings, caller_low: int, caller_siz
     if not AGENT_PATH.exists():
         raise StartError(f"{AGENT_PATH}: the agent has not been built; run `make build`, or reinstall the package")
     _load(thread)
-    module = next((m for m in read_modules(memory.pid) if os.path.samefile(m.opened, AGENT_PATH)), None)
+    module = next((m for m in read_modules(memory.pid) if is_agent(m)), None)
     if module is None:
         raise StartError(f"process {memory.pid}: the agent was loaded, but is not among its mappings")
-    image = open_image(AGENT_PATH)
+    image = open_image(module.opened)
     block = np.zeros(1, layout.settings_dtype)
     for name in Settings.__dataclass_fields__:
         block[name] = getattr(settings, name)
@@ -91,6 +93,11 @@ def inject(thread: RemoteThread, settings: Settings, caller_low: int, caller_siz
     return Agent(module, arena, zones["enter"], zones)
 
 
+def is_agent(module: Module) -> bool:
+    """Whether a loaded module is the agent: it is never hooked (R27)."""
+    return module.path in (str(AGENT_PATH), str(_AGENT_BY_GS))
+
+
 def _symbol(image: Image, name: str) -> int:
     address = lookup_dynamic(image, name)
     assert address is not None, name
@@ -101,23 +108,30 @@ def _load(thread: RemoteThread) -> None:
     """Call dlopen in the process. Its name and home differ between C libraries and their versions."""
     memory = thread.memory
     for module in read_modules(memory.pid):
-        if not module.name.startswith(("libc.so", "libc-2", "libdl", "ld-musl")):
+        if not module.name.startswith(("libc.so", "libc-2", "libdl", "ld-musl", "libc.musl")):
             continue
         image = open_image(module.opened)
         for name in ("dlopen", "__libc_dlopen_mode"):
             address = lookup_dynamic(image, name)
-            if address is None:
-                continue
-            path = thread.push(os.fsencode(AGENT_PATH) + b"\0")
-            if not thread.call(module.base + address, path, _RTLD_NOW):
-                raise StartError(
-                    f"process {memory.pid}: its loader refused the agent: {_loader_error(thread, image, module)}"
-                )
-            return
+            if address is not None:
+                _load_with(thread, module.base + address, image, module)
+                return
     raise StartError(
         f"process {memory.pid}: found no C library with dlopen in it; "
         "only dynamically linked programs can be traced so far"
     )
+
+
+def _load_with(thread: RemoteThread, dlopen: int, image: Image, module: Module) -> None:
+    """Load the agent, or the one that needs no TLS where the loader has none left or never gives any (musl)."""
+    if thread.call(dlopen, thread.push(os.fsencode(AGENT_PATH) + b"\0"), _RTLD_NOW):
+        return
+    reason = _loader_error(thread, image, module)
+    if "TLS" in reason and thread.may_use_gs():
+        if thread.call(dlopen, thread.push(os.fsencode(_AGENT_BY_GS) + b"\0"), _RTLD_NOW):
+            return
+        reason = _loader_error(thread, image, module)
+    raise StartError(f"process {thread.memory.pid}: its loader refused the agent: {reason}")
 
 
 def _loader_error(thread: RemoteThread, image: Image, module: Module) -> str:

@@ -270,25 +270,32 @@ def _progress() -> Any:
     return show
 
 
+def _counted(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def _summary(folder: Path, result: Result, manifest: dict[str, Any]) -> None:
+    """What was traced, what was not and why, and where it is: on stderr, the program's own output is on stdout."""
     from shadowgraph.image import SENTENCES
 
     losses = {name: manifest.get(name, 0) for name in ("missed", "dropped", "filtered")}
     lost = ", ".join(f"{count:,} {name}" for name, count in losses.items() if count)
-    calls = f"{manifest['calls']:,} calls" + (f" ({lost})" if lost else "")
-    click.echo(
-        f"shadowgraph: {calls} of {result.hooked:,} functions in {manifest['threads']:,} threads of "
-        f"{manifest['processes']:,} processes",
-        err=True,
-    )
+    calls = _counted(manifest["calls"], "call") + (f" ({lost})" if lost else "")
+    where = f"{_counted(manifest['threads'], 'thread')} of {_counted(manifest['processes'], 'process')}"
+    lines = [f"{calls} of {_counted(result.hooked, 'function')} in {where}"]
     refused = sum(result.refused.values())
     if refused:
         most = max(result.refused, key=lambda reason: result.refused[reason])
-        click.echo(
-            f"shadowgraph: {refused:,} functions could not be hooked, most of them because {SENTENCES[most]}", err=True
-        )
-    for note in result.notes[:5]:
-        click.echo(f"shadowgraph: {note}", err=True)
+        why = "because" if len(result.refused) == 1 else "most of them because"
+        lines.append(f"{_counted(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
+    if os.WIFSIGNALED(result.status):
+        lines.append(f"the program was ended by {signal.Signals(os.WTERMSIG(result.status)).name}")
+    lines += result.notes[:5]
+    if len(result.notes) > 5:
+        lines.append(f"… and {len(result.notes) - 5:,} more remarks")
     if result.stopped:
-        click.echo(f"shadowgraph: recording stopped before the program's end: {result.stopped}", err=True)
-    click.echo(f"shadowgraph: trace in {folder} (shadowgraph report {folder})", err=True)
+        lines.append(f"recording stopped before the program's end: {result.stopped}")
+    lines.append(f"trace in {folder} (shadowgraph report {folder})")
+    for line in lines:
+        click.echo(f"shadowgraph: {line}", err=True)

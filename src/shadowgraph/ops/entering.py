@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Hooks, Request, hook, restore
-from shadowgraph.agent.inject import AGENT_PATH, Agent, Settings, inject
+from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
 from shadowgraph.image.runtimes import V8_RESOLVER
@@ -141,7 +141,7 @@ def _choose(
 ) -> dict[str, Choice]:
     choices: dict[str, Choice] = {}
     for module in modules:
-        if module.path == str(AGENT_PATH):
+        if is_agent(module):
             continue
         if module is executable or selection.touches(module.name):
             choice = _choose_in(module, library.get(module), selection, is_executable=module is executable)
@@ -194,7 +194,7 @@ def _choose_imports(
         if row >= 0 and target.functions.is_ifunc[row]:
             address = thread.call(address)
             row = _row_at(target, address - target.bias(module))
-        if row < 0 or module is executable or module.path == str(AGENT_PATH):
+        if row < 0 or module is executable or is_agent(module):
             continue
         if not selection.wants(module.name, [imported.name, *target.functions.names(row)], default=default):
             continue
@@ -239,7 +239,7 @@ def _row_at(known: KnownModule, address: int) -> int:
 
 
 def _is_c_library(module: Module) -> bool:
-    return module.name.startswith(("libc.so", "libc-2", "ld-musl"))
+    return module.name.startswith(("libc.so", "libc-2", "ld-musl", "libc.musl"))
 
 
 def _is_loader(module: Module) -> bool:
@@ -383,7 +383,7 @@ def hook_modules(
                 hooks = known.get((module.path, module.base))
                 if hooks is not None:
                     restore(thread, hooks)
-                if hooks is not None or module.path == str(AGENT_PATH):
+                if hooks is not None or is_agent(module):
                     continue
                 if not selection.touches(module.name):
                     continue

@@ -14,6 +14,7 @@ _USER_END = 0x7FFF_FFFF_F000
 AT_PHDR = 3
 AT_BASE = 7
 AT_ENTRY = 9
+AT_HWCAP2 = 26
 
 
 @dataclass(frozen=True, slots=True)

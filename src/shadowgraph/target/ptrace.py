@@ -86,6 +86,7 @@ class Registers(ctypes.Structure):
     orig_rax: int
     eflags: int
     fs_base: int
+    gs_base: int
 
     def copy(self) -> Registers:
         """A copy that can be changed on its own."""

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
-from shadowgraph.target.memory import Memory, read_mappings
+from shadowgraph.target.memory import AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
 
 __all__ = ["RemoteThread"]
 
@@ -24,6 +24,7 @@ _RED_ZONE = 128
 _ALL_SIGNALS = 0xFFFF_FFFF_FFFF_FFFF
 _NO_SYSTEM_CALL = 0xFFFF_FFFF_FFFF_FFFF
 _DIRECTION_FLAG = 0x400
+_HWCAP2_FSGSBASE = 2  # arch/x86/include/uapi/asm/hwcap2.h
 
 
 class RemoteThread:
@@ -55,6 +56,11 @@ class RemoteThread:
         except ProcessLookupError:
             if kind is None:
                 raise
+
+    def may_use_gs(self) -> bool:
+        """Whether programs may set the gs base (AT_HWCAP2, FSGSBASE), and this one does not use it itself."""
+        has_instructions = read_auxiliary_vector(self.memory.pid).get(AT_HWCAP2, 0) & _HWCAP2_FSGSBASE
+        return bool(has_instructions) and self._registers.gs_base == 0
 
     def push(self, data: bytes) -> int:
         """Put data on the thread's stack, below what it uses, for the calls that follow; returns its address."""
