@@ -8,9 +8,7 @@ if TYPE_CHECKING:
     from shadowgraph.trace.reader import Trace
     from shadowgraph.trace.reader import open_trace as open
 
-__version__ = "0.1.0"
-
-__all__ = ["Trace", "__version__", "open"]
+__all__ = ["Trace", "open"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from shadowgraph import __version__
 from shadowgraph.errors import ShadowgraphError
 
 __all__ = ["main"]
@@ -40,8 +39,22 @@ class _LazyGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
+def _tell_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"shadowgraph {version('shadowgraph')}")
+    except PackageNotFoundError:
+        click.echo("shadowgraph, run from a folder that is not installed")
+    context.exit()
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="shadowgraph")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version, help="Show the version."
+)
 def group() -> None:
     """See every function call of a real program, without recompiling it."""
 

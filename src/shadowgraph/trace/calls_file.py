@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from shadowgraph.errors import UsageError
 from shadowgraph.trace.folder import CALLS_FOOTER
 
-__all__ = ["CallsFile", "RowGroup"]
+__all__ = ["CallsFile", "RowGroup", "column_address"]
 
 
 class RowGroup(NamedTuple):
