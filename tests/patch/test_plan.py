@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from shadowgraph.image import FunctionTable, Image, Reason, open_image, read_functions
 from shadowgraph.patch import ModulePlan, PlanFlag, plan_module
-from tests.support.hook_bench import HERE, Bench, build
+from tests.support.hook_bench import DATA, HERE, Bench, build, random_state
 from tests.support.lending import LENDING
 
 FIXED = ("-static", "-no-pie", "-Wl,-Ttext-segment=0x10000000", "-Wl,-e,0")
@@ -143,6 +144,34 @@ def test_a_subset_is_planned_as_the_whole_is() -> None:
         if bench.plan.lender[row] < 0 and not bench.plan.flags[row] & (PlanFlag.LENDS | PlanFlag.REDIRECTED):
             assert plan.hookable[row] == bench.plan.hookable[row], bench.functions.name(row)
             assert plan.flags[row] == bench.plan.flags[row]
+
+
+def test_a_plan_grows_and_keeps_what_it_said() -> None:
+    bench = Bench(build(HERE / "shapes.S", "shapes", *FIXED))
+    chance = random.Random(3)
+    for _ in range(5):
+        rows = list(range(len(bench.functions)))
+        chance.shuffle(rows)
+        plan = None
+        for first in range(0, len(rows), 12):
+            chosen = rows[first : first + 12]
+            grown = plan_module(bench.image, bench.functions, only=chosen, previous=plan)
+            if plan is not None:
+                said = np.flatnonzero(plan.reason != Reason.NOT_CHOSEN)
+                for name in ("reason", "flags", "displaced", "hole", "lender", "recipe"):
+                    assert (getattr(grown, name)[said] == getattr(plan, name)[said]).all()
+                assert set(plan.redirects["address"].tolist()) <= set(grown.redirects["address"].tolist())
+            assert not (grown.reason[chosen] == Reason.NOT_CHOSEN).any()
+            plan = grown
+        assert plan is not None
+        bench.plan = plan
+        calls = [
+            (int(start), random_state(7, rdi=3, rdx=DATA, rcx=int(bench.functions.start[bench.row("callee")])))
+            for start in bench.functions.start
+            if bench.functions.name(bench.functions.find(int(start))) != "inner_frame"
+        ]
+        plain, hooked = bench.run(calls), bench.run(calls, bench.hookable())
+        assert [outcome.effect for outcome in plain] == [outcome.effect for outcome in hooked]
 
 
 def test_a_neighbour_lends_what_it_displaces() -> None:

@@ -39,6 +39,7 @@ REFUSED = {
     "pops_return_address": Reason.LOOKS_AT_RETURN_ADDRESS,
     "reads_return_address": Reason.LOOKS_AT_RETURN_ADDRESS,
     "packed_1": Reason.TOO_SHORT,
+    "loop_entered_late": Reason.JUMPED_INTO,
     "entered_shortly_behind_1": Reason.JUMPED_INTO,
     "entered_from_window": Reason.JUMPED_INTO,
     "inner_frame": Reason.FRAME_IN_PROGRESS,

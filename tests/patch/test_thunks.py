@@ -119,6 +119,20 @@ def test_patches_require_only_what_precedes_them(bench: Bench) -> None:
     assert set(thunks.patch_size.tolist()) == {2, 4, 5}
 
 
+def test_what_requires_a_patch_is_not_usable_without_it(bench: Bench) -> None:
+    thunks = encode(bench)
+    nothing = np.zeros(len(thunks.patch_size), np.bool_)
+    assert thunks.usable(nothing).all()
+    needed = np.unique(thunks.requires[thunks.requires >= 0])
+    for index in needed.tolist():
+        differs = nothing.copy()
+        differs[index] = True
+        usable = thunks.usable(differs)
+        assert not usable[index]
+        assert not usable[thunks.requires == index].any()
+        assert usable[(thunks.patched != thunks.patched[index]) & ~np.isin(thunks.requires, needed)].all()
+
+
 def test_bytes_behind_a_patch_stay_as_they_are(bench: Bench) -> None:
     thunks = encode(bench)
     for size, original, new in zip(thunks.patch_size, thunks.original, thunks.replacement, strict=True):

@@ -28,7 +28,7 @@ _INNER, _ENTRY = 1, 2
 def resolve_collisions(draft: Draft) -> None:
     """Take back what others jump into, turn loops at the entry into one displaced piece, set cold parts apart."""
     rows = draft.open
-    nameless = np.flatnonzero((draft.functions.source == Source.UNWIND) & ~draft.not_chosen)
+    nameless = np.flatnonzero((draft.functions.source == Source.UNWIND) & ~draft.not_chosen & ~draft.fixed)
     nameless = nameless[(draft.reason[nameless] == 0) | (draft.reason[nameless] >= PLANNER_FIRST)]
     marks, inner = draft.text.marks(), draft.text.marks()
     marks[draft.start[rows]] = marks[draft.patch[rows]] = marks[draft.start[nameless]] = _ENTRY
@@ -65,6 +65,7 @@ def _judge_jumps_to_entries(draft: Draft, found: Jumps) -> Rows:
     found = found.take((found.owner != NOBODY) & (found.kind <= JumpKind.CONDITIONAL))
     row, source = draft.owners.rows_at(found.target), draft.source_row(found)
     own = (row != NOBODY) & (row == source) & (found.end > draft.patch[row] + draft.displaced(row))
+    own &= ~draft.fixed[row]
     draft.flags[row[own]] |= np.uint16(PlanFlag.SELF_JUMP)
     from_part = np.flatnonzero((row != NOBODY) & (source == NOBODY))
     pairs = zip(row[from_part].tolist(), found.owner[from_part].tolist(), strict=True)
@@ -98,7 +99,7 @@ def _judge_jumps_inside(draft: Draft, found: Jumps) -> None:
 
 def _judge_references(draft: Draft, places: Places) -> None:
     """The same for what tables lead to: that is always the start of an instruction."""
-    rows = np.flatnonzero((draft.reason == 0) | (draft.reason == Reason.JUMPED_INTO))
+    rows = np.flatnonzero(((draft.reason == 0) | (draft.reason == Reason.JUMPED_INTO)) & ~draft.fixed)
     index = draft.row_within(rows, np.full(len(rows), JUMP_SIZE), places)
     places, row = places[index != NOBODY], rows[index[index != NOBODY]]
     real = _is_boundary(draft, row, places)
@@ -125,17 +126,18 @@ def _is_boundary(draft: Draft, rows: Rows, places: Places) -> npt.NDArray[np.boo
 def _settle_loops(draft: Draft, from_parts: Rows) -> None:
     """Displace loops at the entry whole where possible; trust the others if the unwind table vouches for them."""
     looping = (draft.flags & PlanFlag.SELF_JUMP) != 0
-    rows = np.flatnonzero(((draft.reason == 0) & looping) | (draft.reason == Reason.JUMPED_INTO))
+    rows = np.flatnonzero((((draft.reason == 0) & looping) | (draft.reason == Reason.JUMPED_INTO)) & ~draft.fixed)
     rows = rows[np.argsort(draft.patch[rows], kind="stable")]
     recipes = np.array([_whole_loop_recipe(draft, row) for row in rows.tolist()], np.int64)
     rows, recipes = rows[recipes >= 0], recipes[recipes >= 0]
-    entered = _is_entered(draft, rows, draft.book.sizes()[recipes])
+    sizes = draft.book.sizes()[recipes]
+    entered = _is_entered(draft, rows, sizes) | draft.is_led(draft.patch[rows], sizes)
     rows, recipes = rows[~entered], recipes[~entered]
     draft.recipe[rows] = recipes
     draft.reason[rows] = 0
     draft.flags[rows] = (draft.flags[rows] & ~np.uint16(PlanFlag.SELF_JUMP)) | np.uint16(PlanFlag.WHOLE_LOOP)
-    draft.flags[from_parts] |= np.uint16(PlanFlag.SELF_JUMP)
-    for row in np.flatnonzero((draft.flags & PlanFlag.SELF_JUMP) != 0).tolist():
+    draft.flags[from_parts[~draft.fixed[from_parts]]] |= np.uint16(PlanFlag.SELF_JUMP)
+    for row in np.flatnonzero(((draft.flags & PlanFlag.SELF_JUMP) != 0) & ~draft.fixed).tolist():
         if not draft.functions.has_unwind[row] or uses_red_zone(draft.code_of(row)):
             draft.free[row] = 0
             if draft.reason[row] == 0:

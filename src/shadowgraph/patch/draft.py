@@ -18,11 +18,14 @@ from shadowgraph.patch.text import Marks, Places, Text
 if TYPE_CHECKING:
     from shadowgraph.image.functions import FunctionTable
     from shadowgraph.image.image import Image
+    from shadowgraph.patch.plan import ModulePlan
 
-__all__ = ["ENDBR64", "Draft", "Rows"]
+__all__ = ["ENDBR64", "FIELD_SIZE", "Draft", "Rows"]
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
+# A jump with 32 bits ends with so many bytes of displacement.
+FIELD_SIZE = 4
 ENDBR64 = b"\xf3\x0f\x1e\xfa"
 
 
@@ -36,10 +39,17 @@ class Draft:
     ``free``            int64, bytes from ``patch`` on that may be overwritten: up to the first one that is jumped to
     ``jumps_inside``    the confirmed jumps into the first bytes of rows; ``referenced`` the rows that tables lead into
     ``hole``, ``lender``  int64, see short_jumps.py; −1 where the jump is a plain one
+    ``not_chosen``      bool, rows that are not to be planned; ``fixed`` those that an earlier plan has decided about
+
+    ``led_places`` are those of the jumps that an earlier plan leads elsewhere: they must not be displaced.
     """
 
     def __init__(
-        self, image: Image, functions: FunctionTable, only: Sequence[int] | npt.NDArray[np.integer] | None
+        self,
+        image: Image,
+        functions: FunctionTable,
+        only: Sequence[int] | npt.NDArray[np.integer] | None,
+        previous: ModulePlan | None = None,
     ) -> None:
         self.image = image
         self.functions = functions
@@ -64,11 +74,40 @@ class Draft:
         self.referenced: set[int] = set()
         self.hole = np.full(count, -1, np.int64)
         self.lender = np.full(count, NOBODY, np.int64)
+        self.fixed = np.zeros(count, np.bool_)
+        self.led_places = np.zeros(0, np.int64)
+        if previous is not None:
+            self._take_over(previous)
+
+    def _take_over(self, previous: ModulePlan) -> None:
+        self.fixed = previous.reason != Reason.NOT_CHOSEN
+        self.not_chosen &= ~self.fixed
+        self.book = RecipeBook(previous.recipes)
+        for mine, theirs in (
+            (self.reason, previous.reason),
+            (self.flags, previous.flags),
+            (self.recipe, previous.recipe),
+            (self.lender, previous.lender),
+            (self.hole, np.where(previous.hole, previous.hole.astype(np.int64) - self.text.base, -1)),
+        ):
+            mine[self.fixed] = theirs[self.fixed]
+        self.led_places = np.sort(previous.redirects["address"].astype(np.int64) - self.text.base)
+
+    @property
+    def hooked(self) -> Rows:
+        """Rows that nothing speaks against so far."""
+        return np.flatnonzero(self.reason == 0)
 
     @property
     def open(self) -> Rows:
-        """Rows that nothing speaks against so far."""
-        return np.flatnonzero(self.reason == 0)
+        """Those of them that are still to be decided about."""
+        return np.flatnonzero((self.reason == 0) & ~self.fixed)
+
+    def is_led(self, places: Places, sizes: Places) -> npt.NDArray[np.bool_]:
+        """Whether any of the ``sizes`` bytes from each place on belong to a jump that is led elsewhere."""
+        first = np.searchsorted(self.led_places, places - FIELD_SIZE, side="right")
+        last = np.searchsorted(self.led_places, places + sizes, side="left")
+        return first < last
 
     def displaced(self, rows: Rows) -> Places:
         """How many bytes of each row's code are displaced; 0 without a recipe."""

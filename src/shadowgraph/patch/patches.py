@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.patch.draft import FIELD_SIZE
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.plan import ModulePlan
-from shadowgraph.patch.redirects import FIELD_SIZE
 from shadowgraph.patch.relocate import JUMP_SIZE
 from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE
 

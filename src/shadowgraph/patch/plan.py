@@ -99,21 +99,30 @@ class ModulePlan:
 
 
 def plan_module(
-    image: Image, functions: FunctionTable, only: Sequence[int] | npt.NDArray[np.integer] | None = None
+    image: Image,
+    functions: FunctionTable,
+    only: Sequence[int] | npt.NDArray[np.integer] | None = None,
+    previous: ModulePlan | None = None,
 ) -> ModulePlan:
     """Plan the functions of an image, or the rows ``only`` of them. The whole text is searched for jumps either way.
 
     Of the other rows none is hookable, save for those that have to lend a hole to one of ``only``. What is hooked in
-    one process at a time must come from one plan: a function's window may depend on what else the plan has chosen.
+    one process at a time must come from one plan, since functions share holes and one may change another's jumps. A
+    plan grows by being passed as ``previous``: what it says of the rows it was made for stays, the rest of ``only``
+    is added.
     """
-    draft = Draft(image, functions, only)
+    draft = Draft(image, functions, only, previous)
     read_windows(draft)
     resolve_collisions(draft)
     use_short_jumps(draft)
-    return _finished(draft, redirect_jumps(draft))
+    redirects = _redirect_rows(draft, redirect_jumps(draft))
+    if previous is not None:
+        redirects = np.concatenate([previous.redirects, redirects])
+        redirects = redirects[np.argsort(redirects["row"], kind="stable")]
+    return _finished(draft, redirects)
 
 
-def _finished(draft: Draft, redirects: list[Redirect]) -> ModulePlan:
+def _finished(draft: Draft, redirects: npt.NDArray[np.void]) -> ModulePlan:
     hookable = draft.reason == 0
     recipes = draft.book.recipes
     recipe = np.where(hookable, draft.recipe, -1).astype(np.int32)
@@ -133,7 +142,7 @@ def _finished(draft: Draft, redirects: list[Redirect]) -> ModulePlan:
         hole=np.where(hookable & (draft.hole >= 0), hole + base, 0).astype(np.uint64),
         hole_original=data[hole[:, None] + np.arange(JUMP_SIZE)],
         lender=np.where(hookable, draft.lender, NOBODY),
-        redirects=_redirect_rows(draft, redirects),
+        redirects=redirects,
         recipes=recipes,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +21,8 @@ _PREFIX = 8
 class RecipeBook:
     """``recipes`` only grows; functions know theirs by index."""
 
-    def __init__(self) -> None:
-        self.recipes: list[Recipe] = []
+    def __init__(self, recipes: Sequence[Recipe] = ()) -> None:
+        self.recipes = list(recipes)
         self._known: dict[tuple[bytes, int, int], int] = {}
         self._by_prefix: dict[tuple[bytes, int], int] = {}
         self._sizes = np.zeros(1, np.int64)

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from shadowgraph.image.reasons import Reason
-from shadowgraph.patch.draft import Draft
+from shadowgraph.patch.draft import FIELD_SIZE, Draft
 from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.jumps import JumpKind, Jumps
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.recipes import LONGEST_WINDOW
 from shadowgraph.patch.relocate import JUMP_SIZE
 
-__all__ = ["FIELD_SIZE", "Redirect", "redirect_jumps"]
+__all__ = ["Redirect", "redirect_jumps"]
 
-FIELD_SIZE = 4
 _MOST = 8
 
 
@@ -39,7 +38,7 @@ def redirect_jumps(draft: Draft) -> list[Redirect]:
     """Make hookable what is entered by long jumps only; the jumps to be changed, by row."""
     found = draft.jumps_inside
     chosen: list[Redirect] = []
-    for row in np.flatnonzero(draft.reason == Reason.JUMPED_INTO).tolist():
+    for row in np.flatnonzero((draft.reason == Reason.JUMPED_INTO) & ~draft.fixed).tolist():
         mine = found.take((found.target > draft.patch[row]) & (found.target < draft.patch[row] + JUMP_SIZE))
         if row in draft.referenced or draft.free[row] == 0 or not 0 < len(mine) <= _MOST:
             continue
@@ -62,7 +61,7 @@ def _without_displaced(draft: Draft, chosen: list[Redirect]) -> list[Redirect]:
     rows = sorted({redirect.row for redirect in chosen})
     # Rows that were not chosen here may be in another plan, with any window.
     unknown = np.flatnonzero(draft.not_chosen & (draft.patch >= 0))
-    hooked = np.union1d(np.union1d(draft.open, unknown), np.array(rows, np.int64))
+    hooked = np.union1d(np.union1d(draft.hooked, unknown), np.array(rows, np.int64))
     hooked = hooked[np.argsort(draft.patch[hooked], kind="stable")]
     places = np.array([redirect.place for redirect in chosen], np.int64)
     taken = np.maximum(draft.displaced(hooked), np.where(draft.reason[hooked] == 0, JUMP_SIZE, LONGEST_WINDOW))

@@ -47,7 +47,8 @@ class _Hole:
 
 def use_short_jumps(draft: Draft) -> None:
     """Make hookable what two bytes suffice for and a hole is found for."""
-    rows = np.flatnonzero(np.isin(draft.reason, (Reason.TOO_SHORT, Reason.JUMPED_INTO, Reason.OVERLAPS)))
+    tight = np.isin(draft.reason, (Reason.TOO_SHORT, Reason.JUMPED_INTO, Reason.OVERLAPS))
+    rows = np.flatnonzero(tight & ~draft.fixed)
     rows = rows[draft.free[rows] >= SHORT_JUMP_SIZE]
     recipes = {row: recipe for row in rows.tolist() if (recipe := _recipe(draft, row)) >= 0}
     if not recipes:
@@ -57,6 +58,8 @@ def use_short_jumps(draft: Draft) -> None:
     offers = {row: [*padding.near(row), *_lent_near(draft, lenders, row)] for row in recipes}
     _leave_out_entered(draft, offers)
     taken = draft.text.marks()
+    for place in draft.hole[draft.hole >= 0].tolist():
+        taken[place : place + JUMP_SIZE] = 1
     for row in sorted(offers, key=lambda row: len(offers[row])):
         hole = next((hole for hole in offers[row] if not taken[hole.place : hole.place + JUMP_SIZE].any()), None)
         if hole is not None:
@@ -69,7 +72,12 @@ def _recipe(draft: Draft, row: int) -> int:
     if not steps or steps[-1].end < SHORT_JUMP_SIZE:
         return -1
     recipe = draft.book.of(steps, draft.entry(row), SHORT_JUMP_SIZE)
-    return -1 if isinstance(recipe, Reason) else recipe
+    return -1 if isinstance(recipe, Reason) or _is_led(draft, row, recipe) else recipe
+
+
+def _is_led(draft: Draft, row: int, recipe: int) -> bool:
+    size = draft.book.sizes()[[recipe]]
+    return bool(draft.is_led(draft.patch[row : row + 1], size)[0])
 
 
 def _assign(draft: Draft, row: int, recipe: int, hole: _Hole) -> None:
@@ -114,11 +122,9 @@ class _Padding:
             index += 1
 
     def _claimed(self, owner: int, first: int) -> int:
-        """Bytes at the start of a gap that the jump of the short function before it overwrites."""
+        """Bytes at the start of a gap that the jump of a short function before it may overwrite."""
         row = int(self._draft.owners.row[owner])
-        if row == NOBODY or not self._draft.flags[row] & PlanFlag.PADDING:
-            return 0
-        return max(int(self._draft.patch[row]) + JUMP_SIZE - first, 0)
+        return 0 if row == NOBODY else max(int(self._draft.patch[row]) + JUMP_SIZE - first, 0)
 
     def _is_behind_an_end(self, index: int) -> bool:
         """Whether the code before a gap ends with a jump, a return, or a call of what does not return."""
@@ -137,7 +143,7 @@ class _Padding:
 def _possible_lenders(draft: Draft) -> Rows:
     """Rows that might displace more than they do, by patch address."""
     unusable = PlanFlag.WHOLE_LOOP | PlanFlag.PADDING
-    possible = ((draft.reason == 0) & (draft.flags & np.uint16(unusable) == 0)) | (
+    possible = ~draft.fixed & ((draft.reason == 0) & (draft.flags & np.uint16(unusable) == 0)) | (
         draft.not_chosen & (draft.functions.refused == 0) & (draft.patch >= 0)
     )
     rows = np.flatnonzero(possible)
@@ -157,7 +163,7 @@ def _lent_near(draft: Draft, lenders: Rows, row: int) -> Iterator[_Hole]:
         code = draft.code_of(lender)
         steps = decode_steps(code, _LENT) if len(code) >= _LENT else None
         recipe = draft.book.of(steps, draft.entry(lender), _LENT) if steps else Reason.TOO_SHORT
-        if not isinstance(recipe, Reason):
+        if not isinstance(recipe, Reason) and not _is_led(draft, lender, recipe):
             yield _Hole(int(draft.patch[lender]) + JUMP_SIZE, lender, recipe)
 
 

@@ -83,6 +83,14 @@ class ThunkBlock:
     pc_map: npt.NDArray[np.void]
     out_of_reach: _Ints
 
+    def usable(self, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """bool[p]: what may be written if those of ``differs`` (bool[p]) may not: not what requires them either."""
+        usable = (~differs).tolist()
+        for index, required in enumerate(self.requires.tolist()):
+            if required >= 0 and not usable[required]:
+                usable[index] = False
+        return np.array(usable, np.bool_)
+
 
 def thunk_space(plan: ModulePlan, indexes: Indexes) -> int:
     """Bytes that :func:`encode_thunks` needs for these rows of the plan, wherever the agent is."""

@@ -24,6 +24,7 @@ def read_windows(draft: Draft) -> None:
     rows = rows[draft.reason[rows] == 0]
     displaced = draft.displaced(rows)
     following = draft.owners.next_start(draft.start[rows])
+    draft.reason[rows[draft.is_led(draft.patch[rows], displaced)]] = Reason.NOT_RELOCATABLE
     overlapped = following < draft.patch[rows] + displaced
     draft.reason[rows[overlapped]] = Reason.OVERLAPS
     draft.free[rows] = np.minimum(draft.free[rows], following - draft.patch[rows])

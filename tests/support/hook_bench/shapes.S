@@ -386,6 +386,7 @@ function pops_return_address
         pop     %rcx
         lea     1(%rdi), %rax
         push    %rcx
+        xor     %ecx, %ecx
         ret
 end pops_return_address
 
@@ -482,6 +483,21 @@ function loop_with_call_behind_4
         .cfi_adjust_cfa_offset -8
         ret
 end loop_with_call_behind_4
+
+/* A loop that begins among its first bytes, and is also entered from outside. */
+function loop_entered_late
+        nop
+1:      add     %rdi, %rax
+        nopl    0(%rax)
+        dec     %rdi
+        jg      1b
+        ret
+end loop_entered_late
+function enters_loop_late
+        lea     1(%rdi), %rdi
+        nopl    0(%rax)
+        jmp     loop_entered_late + 8
+end enters_loop_late
 
 function by_table
         and     $1, %edi
