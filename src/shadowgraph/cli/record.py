@@ -135,6 +135,7 @@ class _Record:
         """Do everything; the exit status."""
         from shadowgraph.trace.finisher import Finisher
 
+        _occupy_standard_files()
         finisher = Finisher(_progress())
         try:
             return self._record(finisher)
@@ -172,7 +173,7 @@ class _Record:
         )
         capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
         selection = Selection(self.rules, everything=options["everything"], library_calls=options["libcalls"])
-        metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": os.getcwd()}
+        metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": _folder_here()}
         folder = create_folder(output, metadata, force=options["force"])
         free = shutil.disk_usage(folder).free
         limit = options["max_size"] or min(4 << 30, max(free // 10, 64 << 20))
@@ -193,6 +194,26 @@ class _Record:
         if os.WIFSIGNALED(result.status):
             return 128 + os.WTERMSIG(result.status)
         return os.waitstatus_to_exitcode(result.status)
+
+
+def _occupy_standard_files() -> None:
+    """Open what is closed of files 0 to 2, or files of ours would get these numbers, and what goes to stderr with them.
+
+    The program does not inherit it.
+    """
+    while True:
+        number = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        if number > 2:
+            os.close(number)
+            return
+
+
+def _folder_here() -> str:
+    """The current folder, were it even removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.readlink("/proc/self/cwd")
 
 
 def _ordered_rules(order: list[str], options: dict[str, Any]) -> list[Rule]:
@@ -254,7 +275,7 @@ def _pass_signals(recording: Any) -> Any:
 
 def _progress() -> Any:
     """A progress line on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return None
     shown = -1
 

@@ -5,19 +5,23 @@ Nothing of ours reaches the program: no environment variable, no file descriptor
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
 import stat
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
 from shadowgraph.target.memory import AT_ENTRY, Memory, read_auxiliary_vector
+from shadowgraph.target.signals import TrapDisposition, inherited_dispositions
 
 __all__ = ["EndedBeforeEntry", "find_program", "launch", "original_environment", "run_to_entry"]
 
 _BREAKPOINT = b"\xcc"
+_COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 
 
 def find_program(name: str) -> str:
@@ -30,10 +34,10 @@ def find_program(name: str) -> str:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             _refuse_setuid(path)
             return path
-    shown = next((path for path in candidates if os.path.exists(path)), None)
+    shown = next((path for path in candidates if os.path.exists(path) and ("/" in name or os.path.isfile(path))), None)
     if shown is None:
         where = "" if "/" in name else " in PATH; give a path (./…) for a program in this folder"
-        raise StartError(f"{name}: no such program{where}")
+        raise StartError(f"{name or repr(name)}: no such program{where}")
     if os.path.isdir(shown):
         raise StartError(f"{shown}: is a folder, not a program")
     if not os.path.isfile(shown):
@@ -52,34 +56,47 @@ def _refuse_setuid(path: str) -> None:
         )
 
 
-def original_environment() -> dict[bytes, bytes]:
-    """The environment as it was given to us, plus what has been changed since.
+def original_environment() -> list[bytes]:
+    """The environment as it was given to us, entry by entry, unless it has been changed since.
 
-    Python adds LC_CTYPE in the C locale (PEP 538); the program must not see that.
+    Entries that are no assignments or come twice, which Python's own picture of the environment lacks, are kept. The
+    program must not see the LC_CTYPE that Python sets in the C locale (PEP 538).
     """
-    environment = dict(os.environb)
-    if environment.get(b"LC_CTYPE") == b"C.UTF-8":
-        try:
-            with open("/proc/self/environ", "rb") as file:
-                if not any(entry.startswith(b"LC_CTYPE=") for entry in file.read().split(b"\0")):
-                    del environment[b"LC_CTYPE"]
-        except OSError:
-            pass
-    return environment
+    now = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = file.read().split(b"\0")[:-1]
+    except OSError:
+        return _entries(now)
+    assignments = [entry.partition(b"=") for entry in given if b"=" in entry]
+    first = {name: value for name, _, value in reversed(assignments)}
+    if now.get(b"LC_CTYPE") in _COERCED:
+        del now[b"LC_CTYPE"]
+        now |= {name: value for name, value in first.items() if name == b"LC_CTYPE"}
+    return given if first == now else _entries(now)
 
 
-def launch(path: str, arguments: Sequence[str], environment: dict[bytes, bytes] | None = None) -> int:
+def _entries(environment: Mapping[bytes, bytes]) -> list[bytes]:
+    return [name + b"=" + value for name, value in environment.items()]
+
+
+def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, bytes] | None = None) -> int:
     """Start a program and return its pid, stopped and traced just after its exec.
 
-    ``arguments`` includes argument 0. The child inherits stdin, stdout, stderr, folder and signal mask.
+    ``arguments`` includes argument 0. The child inherits stdin, stdout, stderr, folder, signal mask and dispositions.
     """
-    if environment is None:
-        environment = original_environment()
+    entries = original_environment() if environment is None else _entries(environment)
+    become = _Become(path, [os.fsencode(argument) for argument in arguments], entries)
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or the kernel would throw the exit status away
     go_read, go_write = os.pipe()
     error_read, error_write = os.pipe()
+    mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # our handlers are not the child's
     pid = os.fork()
     if pid == 0:
-        _become(path, arguments, environment, go_read, go_write, error_write)
+        os.close(go_write)
+        become.run(mask, go_read, error_write)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(go_read)
     os.close(error_write)
     try:
@@ -97,25 +114,35 @@ def launch(path: str, arguments: Sequence[str], environment: dict[bytes, bytes] 
         os.close(error_read)
 
 
-def _become(
-    path: str,
-    arguments: Sequence[str],
-    environment: dict[bytes, bytes],
-    go_read: int,
-    go_write: int,
-    error_write: int,
-) -> None:
-    """The child: waits to be seized, undoes what Python does to signals, and becomes the program. Never returns."""
-    try:
-        os.close(go_write)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python at its start
-            signal.signal(number, signal.SIG_DFL)
-        if os.read(go_read, 1) == b"g":
-            os.execve(path, list(arguments), environment)
-    except OSError as error:
-        os.write(error_write, str(error.errno or 0).encode())
-    finally:
-        os._exit(127)
+class _Become:
+    """What a forked child does to become the program; all that can be is prepared before the fork."""
+
+    def __init__(self, path: str, arguments: list[bytes], environment: list[bytes]) -> None:
+        self._path = os.fsencode(path)
+        self._arguments = _vector(arguments)
+        self._environment = _vector(environment)
+        self._dispositions = inherited_dispositions()
+
+    def run(self, mask: set[int | signal.Signals], go: int, error: int) -> None:
+        """Wait to be seized, undo what Python and we have done to signals, exec. Never returns."""
+        try:
+            for number, disposition in self._dispositions.items():
+                signal.signal(number, disposition)
+            if os.read(go, 1) == b"g":
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                # os.execve refuses environments that execve(2) does not.
+                _libc.execve(self._path, self._arguments, self._environment)
+                os.write(error, str(ctypes.get_errno()).encode())
+        finally:
+            os._exit(127)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _vector(texts: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+    """A null-terminated array of C strings."""
+    return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 
 def _why_exec_failed(path: str, reported: bytes) -> str:
@@ -135,6 +162,7 @@ def run_to_entry(pid: int) -> int:
     """
     entry = read_auxiliary_vector(pid)[AT_ENTRY]
     memory = Memory(pid)
+    kept = TrapDisposition(pid)
     original = memory.read(entry, 1)
     memory.write(entry, _BREAKPOINT)
     signal_number = 0
@@ -152,6 +180,7 @@ def run_to_entry(pid: int) -> int:
         memory.write(entry, original)
         registers.rip = entry
         ptrace.set_registers(pid, registers)
+        kept.restore(memory)
         return entry
     finally:
         memory.close()

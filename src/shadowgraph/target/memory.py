@@ -19,13 +19,19 @@ AT_HWCAP2 = 26
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One line of /proc/PID/maps; ``path`` is empty for anonymous memory."""
+    """One line of /proc/PID/maps; ``path`` is empty for anonymous memory.
+
+    A file that was deleted has " (deleted)" behind its path, and so may others. ``inode`` and ``device`` (as "08:01")
+    tell which file it is.
+    """
 
     start: int
     end: int
     permissions: str
     offset: int
     path: str
+    inode: int = 0
+    device: str = ""
 
 
 class Memory:
@@ -79,12 +85,15 @@ class Memory:
 def read_mappings(pid: int) -> list[Mapping]:
     """All mappings of a process, in the order of their addresses."""
     result = []
-    with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:
+    # Line feeds in a path are escaped (proc(5)), carriage returns are not.
+    with open(f"/proc/{pid}/maps", errors="surrogateescape", newline="\n") as file:
         for line in file:
             fields = line.rstrip("\n").split(None, 5)
             start, end = fields[0].split("-")
             path = fields[5] if len(fields) > 5 else ""
-            result.append(Mapping(int(start, 16), int(end, 16), fields[1], int(fields[2], 16), path))
+            result.append(
+                Mapping(int(start, 16), int(end, 16), fields[1], int(fields[2], 16), path, int(fields[4]), fields[3])
+            )
     return result
 
 

@@ -26,6 +26,18 @@ _NO_SYSTEM_CALL = 0xFFFF_FFFF_FFFF_FFFF
 _DIRECTION_FLAG = 0x400
 _HWCAP2_FSGSBASE = 2  # arch/x86/include/uapi/asm/hwcap2.h
 
+# Waiting in these ends with EINTR whenever the thread is stopped, be it without any signal (signal(7), last section);
+# all others are restarted by the kernel.
+_NOT_RESTARTED = {
+    *(65, 220),  # semop, semtimedop
+    *(69, 70),  # msgsnd, msgrcv
+    128,  # rt_sigtimedwait
+    *(208, 333, 426),  # io_getevents, io_pgetevents, io_uring_enter
+    *(232, 281, 441),  # epoll_wait, epoll_pwait, epoll_pwait2
+}
+_EINTR = -4 & 0xFFFF_FFFF_FFFF_FFFF
+_RESTART_UNLESS_HANDLED = -514 & 0xFFFF_FFFF_FFFF_FFFF  # ERESTARTNOHAND: the kernel decides when the thread goes on
+
 
 class RemoteThread:
     """A stopped thread that is borrowed for remote calls, as a context manager: on exit it is as it was.
@@ -39,7 +51,7 @@ class RemoteThread:
         self._syscall_address = _find_system_call_instruction(memory)
 
     def __enter__(self) -> RemoteThread:
-        self._registers = ptrace.get_registers(self.tid)
+        self._registers = _undisturbed(ptrace.get_registers(self.tid))
         self._extended = ptrace.get_extended_state(self.tid)
         self._mask = ptrace.get_signal_mask(self.tid)
         ptrace.set_signal_mask(self.tid, _ALL_SIGNALS)
@@ -133,6 +145,13 @@ class RemoteThread:
                     f"process {self.memory.pid}: a function called in it failed at {at:#x} "
                     f"(signal {os.WSTOPSIG(status)})"
                 )
+
+
+def _undisturbed(registers: ptrace.Registers) -> ptrace.Registers:
+    """Registers of a thread that goes on waiting in its system call, if nothing but our stop ended that."""
+    if registers.rax == _EINTR and registers.orig_rax in _NOT_RESTARTED:
+        registers.rax = _RESTART_UNLESS_HANDLED
+    return registers
 
 
 def _find_system_call_instruction(memory: Memory) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shadowgraph.errors import StartError
+from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Image, open_image
 
 __all__ = ["interpreter_of_script", "vet_program"]
@@ -25,18 +25,22 @@ def interpreter_of_script(path: str) -> str | None:
 def vet_program(path: str) -> Image:
     """The ELF image that will run for a program or script; StartError if it cannot be traced."""
     program = path
-    for _ in range(_SCRIPT_DEPTH):
-        try:
-            interpreter = interpreter_of_script(program)
-        except OSError as error:
-            raise StartError(f"{program}: cannot be read: {(error.strerror or str(error)).lower()}") from None
-        if interpreter is None:
-            break
-        program = interpreter
     try:
+        for _ in range(_SCRIPT_DEPTH):
+            interpreter = interpreter_of_script(program)
+            if interpreter is None:
+                break
+            program = interpreter
         image = open_image(program)
-    except Exception as error:
-        raise StartError(str(error)) from None
+    except OSError as error:
+        reason = f"{program}: cannot be read: {(error.strerror or str(error)).lower()}"
+        raise StartError(_for_script(path, program, reason)) from None
+    except UsageError as error:
+        raise StartError(_for_script(path, program, str(error))) from None
     if image.interpreter is None:
         raise StartError(f"{program}: is statically linked; only dynamically linked programs can be traced so far")
     return image
+
+
+def _for_script(path: str, program: str, reason: str) -> str:
+    return reason if program == path else f"{path} is a script for {program}, which cannot be run: {reason}"

@@ -24,8 +24,9 @@ class Finisher:
     def __init__(self, progress: Callable[[int, int], None] | None = None) -> None:
         order_read, self._order = os.pipe()
         self._answer, answer_write = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed when we were started
+                stream.flush()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._order)
@@ -58,7 +59,10 @@ class Finisher:
                 os.close(getattr(self, name))
                 setattr(self, name, -1)
         if self._pid:
-            os.waitpid(self._pid, 0)
+            try:
+                os.waitpid(self._pid, 0)
+            except ChildProcessError:  # SIGCHLD is ignored: nobody waits for children
+                pass
             self._pid = 0
 
 
@@ -74,7 +78,8 @@ def _serve(order: int, answer: int, progress: Callable[[int, int], None] | None)
     """The forked process: load, wait for the order, convert, answer. Never returns."""
     status = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the program and the recording, not the writing
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # ends the program or the recording, not the writing
         sys.meta_path.insert(0, _NoPandas())
         from shadowgraph.trace.convert import convert
 

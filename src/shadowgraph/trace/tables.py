@@ -114,7 +114,17 @@ def calls_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 def write_table(path: Path, schema: pa.Schema, rows: Mapping[str, Sequence[Any]]) -> None:
     """Write a small table in one step: a reader sees all of it or nothing."""
-    table = pa.table({name: pa.array(rows[name], schema.field(name).type) for name in schema.names}, schema=schema)
+    table = pa.table({name: _column(rows[name], schema.field(name).type) for name in schema.names}, schema=schema)
     part = path.with_name(path.name + ".part")
     pq.write_table(table, part, compression=_COMPRESSION, compression_level=_COMPRESSION_LEVEL)
     os.replace(part, path)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A column. File names and arguments need not be UTF-8, but strings in Parquet must: other bytes become `\\xff`."""
+    if kind == pa.string():
+        values = [
+            value if value is None or value.isascii() else os.fsencode(value).decode(errors="backslashreplace")
+            for value in values
+        ]
+    return pa.array(values, kind)
