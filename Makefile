@@ -41,11 +41,8 @@ lint: $(VENV)/.installed-dev  ## ruff and mypy --strict alone
 	exit $$status
 
 .PHONY: bench
-bench: $(VENV)/.installed-dev build  ## measure what tracing costs, as ratios within one run
-	@for script in bench/*.py; do \
-	    case $$script in bench/_*|'bench/*.py') continue;; esac; \
-	    echo; echo "== $$script"; $(BIN)/python $$script; \
-	done
+bench: $(VENV)/.installed-dev build  ## measure what tracing costs, as ratios within one run (BENCH="--quick call_cost": a part)
+	@$(BIN)/python bench $(BENCH)
 
 .PHONY: build
 build: $(VENV)/.made  ## compile the agent and the column loops, if their sources have changed
