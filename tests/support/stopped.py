@@ -10,6 +10,7 @@ from types import TracebackType
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
+from shadowgraph.errors import StartError
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter
 from shadowgraph.ops.library import KnownModule, ModuleLibrary
 from shadowgraph.ops.selection import LibraryCalls, Selection
@@ -50,6 +51,7 @@ class Stopped:
         hooks = self.process.hooks if self.process else ()
         self.unwinder = Unwinder(self.memory, LIBRARY, hooks, self.process.agent if self.process else None)
         self.program = program
+        self._held: list[int] = []
 
     def __enter__(self) -> Stopped:
         return self
@@ -59,12 +61,14 @@ class Stopped:
     ) -> None:
         self.memory.close()
         if self.ended is None:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-                while not os.WIFSIGNALED(os.waitpid(self.pid, 0x40000000)[1]):
+            os.kill(self.pid, signal.SIGKILL)
+            # The first thread's end is told when no other is left, and those that are traced stay till they are waited for.
+            for tid in [*(tid for tid in self._held if tid != self.pid), self.pid]:
+                try:
+                    while os.WIFSTOPPED(ptrace.wait_stop(tid)):
+                        pass
+                except ChildProcessError:
                     pass
-            except (ProcessLookupError, ChildProcessError):
-                pass
 
     # --- looking ---
 
@@ -117,6 +121,33 @@ class Stopped:
         ptrace.detach(self.pid)
         self.ended = os.waitpid(self.pid, 0)[1]
         return self.ended
+
+    def stop_all(self) -> list[int]:
+        """Stop every thread of a program that runs free; signals on their way are delivered first."""
+        stopped: list[int] = []
+        while left := [tid for tid in self._threads() if tid not in stopped]:
+            for tid in left:
+                try:
+                    ptrace.seize(tid)
+                    ptrace.interrupt(tid)
+                except (StartError, ProcessLookupError):
+                    continue  # it has just ended
+                while (status := ptrace.wait_stop(tid)) and os.WIFSTOPPED(status):
+                    if ptrace.event_of(status) == ptrace.EVENT_STOP:
+                        stopped.append(tid)
+                        self._held.append(tid)
+                        break
+                    ptrace.cont(tid, os.WSTOPSIG(status))
+        return stopped
+
+    def let_all_run(self, stopped: Iterable[int]) -> None:
+        """Let go of threads that stop_all() has stopped."""
+        for tid in stopped:
+            ptrace.detach(tid)
+        self._held = []
+
+    def _threads(self) -> list[int]:
+        return [int(name) for name in os.listdir(f"/proc/{self.pid}/task")]
 
     def hand_over(self) -> None:
         """Let go of the program, which stays stopped, for another tracer to take."""

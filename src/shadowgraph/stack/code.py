@@ -79,6 +79,11 @@ class LoadedCode:
         part = self.functions.find_part(pc - self.bias) if pc >= self.bias else None
         return part is not None and part.reason is Reason.PLT_STUB
 
+    def switches_stacks(self, pc: int) -> bool:
+        """Whether the code at an address loads another stack pointer: unwind information seldom says just when."""
+        row = self.function(pc)
+        return row >= 0 and int(self.functions.refused[row]) == Reason.SWITCHES_STACKS
+
     def name_at(self, pc: int) -> str | None:
         """What the code at an address is called; None where nobody knows."""
         if pc not in self._names:

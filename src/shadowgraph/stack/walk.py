@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from shadowgraph.agent.zones import ZONES, HookedFunction, Place, Standing, Zone, ZoneTable
 from shadowgraph.image.unwind_rows import Rule, RuleKind, UnwindRow
-from shadowgraph.stack.calls import LONGEST_CALL, ends_in_call
+from shadowgraph.stack.calls import LONGEST_CALL, call_target, ends_in_call, stub_target
 from shadowgraph.stack.code import CodeMap, LoadedCode
 from shadowgraph.stack.ends import begins_context, is_entry_point, is_signal_return, registers_before_signal
 from shadowgraph.stack.entered import EntryPath
@@ -30,6 +30,8 @@ _MASK = (1 << 64) - 1
 _RSP, _RIP = 7, 16
 # What a call may change (System V ABI, AMD64 supplement, 3.2.1): rax, rdx, rcx, rsi, rdi, r8 to r11.
 _NOT_PRESERVED = (0, 1, 2, 4, 5, 8, 9, 10, 11)
+# They end by writing another return address into their slot and going there.
+_JUMPING_UNWINDERS = ("_Unwind_RaiseException", "_Unwind_ForcedUnwind", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow")
 # A return address of 0 ends a stack only this near to its end, where thread control blocks lie (glibc: 2 KiB and TLS).
 _NEAR_THE_END = 16 * 1024
 
@@ -65,6 +67,8 @@ class Walk:
             self._add(place.original, None, None)
             raise Lost(f"the thread stands at {pc:#x}, which lies in {self.codes.describe(lookup)}")
         self._add_frames(place, code, lookup)
+        if self._exact and code.switches_stacks(lookup):
+            raise Lost(f"the thread is changing stacks ({_named(code, lookup)})")
         self.registers[_RSP] += place.pushed
         found = code.row(lookup)
         if found is not None:
@@ -178,15 +182,31 @@ class Walk:
             raise Lost(f"{whose} lies in {where}: another tool has replaced it, or the code there was made at run time")
         if begins_context(target, address):
             return False
-        before = target.row(address - 1)
-        if (before is not None and before[1]) or is_signal_return(target, address):
+        row = target.row(address - 1)
+        if (row is not None and row[1]) or is_signal_return(target, address):
             return True
-        if not ends_in_call(target.text(address - LONGEST_CALL, address)):
+        before = target.text(address - LONGEST_CALL, address)
+        if not ends_in_call(before):
             raise Lost(
                 f"{whose} does not follow a call ({_named(target, address)}): another tool has replaced it, or the "
                 "unwind information is wrong"
             )
+        if code.name_at(place.original) in _JUMPING_UNWINDERS and not self._is_called(
+            before, address, target, code, place
+        ):
+            raise Lost(
+                f"{whose} is not behind a call of it ({_named(target, address)}): an exception is about to go on there"
+            )
         return True
+
+    def _is_called(self, before: bytes, address: int, caller: LoadedCode, code: LoadedCode, place: Place) -> bool:
+        """Whether the call before a return address leads to the function that the current frame is of, for sure."""
+        target = call_target(before, address, self.snapshot.word)
+        if target is None:
+            return False
+        stub = stub_target(caller.text(target, target + 16), target, self.snapshot.word)
+        reached = target if stub is None else stub
+        return self.codes.find(reached) is code and code.function(reached) == code.function(place.original)
 
     def _check_site(self, place: Place, slot: int, address: int) -> None:
         """Hold what the agent's unwind information has found against its frames."""
