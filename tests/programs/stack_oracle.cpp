@@ -143,7 +143,7 @@ CALLED static void resumes(Coroutine *coroutine)
 
 CALLED static void handles(int)
 {
-    for (long i = 0; i < 300; i++)
+    for (long i = 0; i < 100; i++)
         sink = deep(20);
 }
 
@@ -185,7 +185,7 @@ UNSEEN int main(int argc, char **argv)
     long rounds = argc > 1 ? atol(argv[1]) : -1;
     if (rounds < 0) {
         pthread_t thread;
-        struct itimerval timer = {{0, 500}, {0, 500}};
+        struct itimerval timer = {{0, 2000}, {0, 2000}};
         list = nullptr;
         signal(SIGALRM, handles);
         for (long i = 0; i < THREADS; i++)

@@ -62,7 +62,7 @@ class Stopped:
         self.memory.close()
         if self.ended is None:
             os.kill(self.pid, signal.SIGKILL)
-            # The first thread's end is told when no other is left, and those that are traced stay till they are waited for.
+            # The first thread's end is told when no other is left, and traced ones stay till they are waited for.
             for tid in [*(tid for tid in self._held if tid != self.pid), self.pid]:
                 try:
                     while os.WIFSTOPPED(ptrace.wait_stop(tid)):
@@ -121,6 +121,18 @@ class Stopped:
         ptrace.detach(self.pid)
         self.ended = os.waitpid(self.pid, 0)[1]
         return self.ended
+
+    def resume(self) -> None:
+        """Let a program run on that was handed over."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def wait_free(self) -> int:
+        """Wait for the end of a program that was handed over; the wait status."""
+        while True:
+            status = os.waitpid(self.pid, 0)[1]
+            if not os.WIFSTOPPED(status):
+                self.ended = status
+                return status
 
     def stop_all(self) -> list[int]:
         """Stop every thread of a program that runs free; signals on their way are delivered first."""
