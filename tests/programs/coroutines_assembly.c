@@ -5,11 +5,11 @@
 enum { STACK = 16 * 1024, COUNT = 100 };
 
 extern void switch_stack(void **save, void *next);
-asm(".text\n.type switch_stack, @function\nswitch_stack:\n"
+asm(".pushsection .text\n.type switch_stack, @function\nswitch_stack:\n"
     "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
     "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
     "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
-    "  ret\n.size switch_stack, .-switch_stack\n");
+    "  ret\n.size switch_stack, .-switch_stack\n.popsection\n");
 
 static void *main_stack, *stacks[COUNT];
 static long values[COUNT], now;

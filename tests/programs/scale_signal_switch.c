@@ -39,10 +39,12 @@ TRACED void on_tick(int signal)
 TRACED void task(int number)
 {
     long sum = 0;
-    for (long i = 0; i < wanted; i++)
-        sum += work(5);
     sigset_t all;
     sigfillset(&all);
+    running = 1; /* not earlier: the context to be saved must be a task's */
+    sigprocmask(SIG_UNBLOCK, &all, NULL);
+    for (long i = 0; i < wanted; i++)
+        sum += work(5);
     sigprocmask(SIG_BLOCK, &all, NULL);
     EXPECT(sum == wanted * 6);
     results[number] = -1;
@@ -62,6 +64,8 @@ int main(int argc, char **argv)
     struct itimerval every = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
     for (int i = 0; i < TASKS; i++) {
         getcontext(&contexts[i]);
+        /* swapcontext sets the mask before it changes stacks: a signal in between must wait for the task to begin. */
+        sigfillset(&contexts[i].uc_sigmask);
         contexts[i].uc_stack.ss_sp = malloc(STACK);
         contexts[i].uc_stack.ss_size = STACK;
         makecontext(&contexts[i], (void (*)(void))task, 1, i);
@@ -70,7 +74,7 @@ int main(int argc, char **argv)
     setitimer(ITIMER_REAL, &every, NULL);
     getcontext(&contexts[TASKS]);
     if (!started) {
-        started = running = 1;
+        started = 1;
         setcontext(&contexts[0]);
     }
     setitimer(ITIMER_REAL, &never, NULL);

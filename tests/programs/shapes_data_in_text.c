@@ -5,7 +5,7 @@ extern long uses_constant(long), uses_table(long, long), before_data(long), afte
 
 asm(SHAPE("before_data", "leaq 1(%rdi), %rax\nret\n")
     /* Bytes that a linear decoder takes for short jumps backwards and for half an instruction. */
-    ".fill 8, 2, 0xf0eb\n.byte 0xe9\n.long before_data+2-.-4\n.byte 0xe8\n"
+    ".pushsection .text\n.fill 8, 2, 0xf0eb\n.byte 0xe9\n.long before_data+2-.-4\n.byte 0xe8\n.popsection\n"
     SHAPE("after_data", "leaq 2(%rdi), %rax\nret\n.byte 0xeb, 0xf9, 0x75, 0xf8\n")
     SHAPE("uses_constant", "movq 1f(%rip), %rax\naddq %rdi, %rax\nret\n.p2align 3\n1: .quad 0x1122334455667788\n")
     SHAPE("uses_table", "leaq 1f(%rip), %rdx\nmovslq (%rdx,%rsi,4), %rcx\naddq %rdx, %rcx\njmp *%rcx\n"

@@ -13,7 +13,7 @@ asm(SHAPE("jumps_short", "jmp 1f\n.byte 0x0f, 0x0b, 0x0f, 0x0b\n1: leaq 1(%rdi),
     SHAPE("jumps_near", ".byte 0xe9\n.long 1f-.-4\n.fill 200, 1, 0xcc\n1: leaq 2(%rdi), %rax\nret\n")
     SHAPE("jumps_memory", "jmp *jumps_memory_target(%rip)\n.byte 0x0f, 0x0b\n"
                           "jumps_memory_continues: leaq 3(%rdi), %rax\nret\n")
-    ".data\n.p2align 3\njumps_memory_target: .quad jumps_memory_continues\n"
+    ".pushsection .data\n.p2align 3\njumps_memory_target: .quad jumps_memory_continues\n.popsection\n"
     SHAPE("jumps_away", "jmp other\n")
     /* The flags at the entry belong to nobody, so set them by the caller's test below. */
     SHAPE("jumps_if", "jz 1f\nmovl $1, %eax\nret\n1: movl $2, %eax\nret\n")

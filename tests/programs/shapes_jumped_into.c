@@ -8,7 +8,7 @@ asm(SHAPE("whole", "xorl %eax, %eax\n.globl whole_late\nwhole_late: addq $2, %ra
     SHAPE("table_target", "movl $1, %eax\ntable_target_late: addq %rdi, %rax\nret\n")
     SHAPE("by_table", "leaq 1f(%rip), %rdx\nmovl $7, %eax\nmovslq (%rdx,%rsi,4), %rcx\naddq %rdx, %rcx\njmp *%rcx\n"
                       "2: movl $50, %eax\nret\n")
-    ".section .rodata\n.p2align 2\n1: .long 2b-1b, table_target_late-1b\n.text\n");
+    ".pushsection .rodata\n.p2align 2\n1: .long 2b-1b, table_target_late-1b\n.popsection\n");
 
 int main(int argc, char **argv)
 {

@@ -8,8 +8,8 @@ __attribute__((patchable_function_entry(16, 11))) TRACED long nops_on_both_sides
 __attribute__((ms_hook_prologue)) TRACED long hot_patchable(long x) { return x + 3; }
 
 extern long long_nop(long);
-asm(".type long_nop, @function\nlong_nop:\n  .byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n  leaq 4(%rdi), %rax\n  ret\n"
-    ".size long_nop, .-long_nop\n");
+asm(".pushsection .text\n.type long_nop, @function\nlong_nop:\n  .byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n  leaq 4(%rdi), %rax\n  ret\n"
+    ".size long_nop, .-long_nop\n.popsection\n");
 
 int main(int argc, char **argv)
 {

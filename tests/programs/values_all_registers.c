@@ -23,7 +23,7 @@ extern void observe(void);
 #define LOAD_FLAGS(ARRAY) "  pushq " ARRAY "+8*15(%rip)\n  popfq\n"
 #define STORE_FLAGS(ARRAY) "  pushfq\n  popq " ARRAY "+8*15(%rip)\n"
 
-asm(".text\n"
+asm(".pushsection .text\n"
     ".type call_observe, @function\n"
     "call_observe:\n"
     "  pushq %rbx\n  pushq %rbp\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
@@ -39,7 +39,7 @@ asm(".text\n"
     EACH(STORE, "seen") STORE_FLAGS("seen")
     LOAD_FLAGS("left") EACH(LOAD, "left")
     "  ret\n"
-    ".size observe, .-observe\n");
+    ".size observe, .-observe\n.popsection\n");
 
 static unsigned long random_state = 88172645463325252UL;
 

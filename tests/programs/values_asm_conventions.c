@@ -6,7 +6,7 @@
 
 #define FUNCTION(NAME, BODY) ".type " NAME ", @function\n" NAME ":\n" BODY "  ret\n.size " NAME ", .-" NAME "\n"
 
-asm(".text\n"
+asm(".pushsection .text\n"
     /* rbx and r11 in, r10 out; all others stay */
     FUNCTION("add_rbx_r11", "  leaq (%rbx,%r11), %r10\n  nop\n")
     /* carry in, carry out: rax = rax * 2 + carry */
@@ -20,7 +20,7 @@ asm(".text\n"
     /* the callee takes its arguments off the stack: ret imm16 */
     ".type callee_pops, @function\n"
     "callee_pops:\n  movq 8(%rsp), %rax\n  subq 16(%rsp), %rax\n  ret $16\n"
-    ".size callee_pops, .-callee_pops\n");
+    ".size callee_pops, .-callee_pops\n.popsection\n");
 
 TRACED long use_registers(long a, long b)
 {

@@ -22,7 +22,7 @@ TRACED void on_tick(int signal)
 }
 
 extern long red_zone_sum(long a, long b);
-asm(".text\n"
+asm(".pushsection .text\n"
     ".type red_zone_sum, @function\n"
     "red_zone_sum:\n"
     "  movq %rdi, -8(%rsp)\n"
@@ -35,7 +35,7 @@ asm(".text\n"
     "  addq -128(%rsp), %rax\n"
     "  addq -64(%rsp), %rax\n"
     "  ret\n"
-    ".size red_zone_sum, .-red_zone_sum\n");
+    ".size red_zone_sum, .-red_zone_sum\n.popsection\n");
 
 TRACED long compiled_leaf(long a, long b)
 {

@@ -35,7 +35,7 @@ TRACED int format(char *into, size_t size, const char *pattern, ...)
 
 /* al itself, as a hand-written variadic function sees it. */
 extern long number_of_vectors(int first, ...);
-asm(".text\n"
+asm(".pushsection .text\n"
     ".globl number_of_vectors\n"
     ".type number_of_vectors, @function\n"
     "number_of_vectors:\n"
@@ -44,7 +44,7 @@ asm(".text\n"
     "  nopl 0(%rax)\n"
     "  ret\n"
     "  .cfi_endproc\n"
-    ".size number_of_vectors, .-number_of_vectors\n");
+    ".size number_of_vectors, .-number_of_vectors\n.popsection\n");
 
 int main(int argc, char **argv)
 {

@@ -11,7 +11,7 @@ extern void across_ymm(const void *before, void *after);
 extern void across_zmm(const void *before, void *after);
 extern void nothing(void);
 
-asm(".text\n"
+asm(".pushsection .text\n"
     ".type nothing, @function\n"
     "nothing:\n"
     "  movl %eax, %eax\n"
@@ -53,7 +53,7 @@ asm(".text\n"
     "  vzeroupper\n"
     "  ret\n"
     ".noaltmacro\n"
-    ".size across_zmm, .-across_zmm\n");
+    ".size across_zmm, .-across_zmm\n.popsection\n");
 
 int main(int argc, char **argv)
 {

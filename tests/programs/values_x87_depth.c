@@ -11,7 +11,7 @@ extern void add_tops(void);
 extern void fill_eight(double *result);
 extern void seven_live(void);
 
-asm(".text\n"
+asm(".pushsection .text\n"
     ".type untouched, @function\n"
     "untouched:\n  pushq %rax\n  pushq %rcx\n  popq %rcx\n  popq %rax\n  ret\n"
     ".size untouched, .-untouched\n"
@@ -37,7 +37,7 @@ asm(".text\n"
     ".size fill_eight, .-fill_eight\n"
     ".type seven_live, @function\n"
     "seven_live:\n  fld1\n  fchs\n  nop\n  ret\n"
-    ".size seven_live, .-seven_live\n");
+    ".size seven_live, .-seven_live\n.popsection\n");
 
 int main(int argc, char **argv)
 {

@@ -65,7 +65,6 @@ VARIANTS = {
     "asan": _gcc("-O1 -fsanitize=address"),
     "ubsan": _gcc("-O1 -fsanitize=undefined"),
     "tsan": _gcc("-O1 -fsanitize=thread"),
-    "musl": Variant(("-O2",), "musl", tool="musl-gcc"),
 }
 
 _COMPILERS = {
@@ -73,7 +72,6 @@ _COMPILERS = {
     ("gcc", ".cpp"): ("g++", "-std=c++17"),
     ("clang", ".c"): ("clang", "-std=gnu11"),
     ("clang", ".cpp"): ("clang++", "-std=c++17"),
-    ("musl", ".c"): ("musl-gcc", "-std=gnu11"),
 }
 _ALWAYS = ("-g1", "-Wall", "-Wextra", "-Wno-unknown-warning-option", "-Wno-infinite-recursion", "-Wno-clobbered")
 
