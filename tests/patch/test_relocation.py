@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shadowgraph.image import Reason, open_image, read_functions
 from shadowgraph.patch import ModulePlan, ThunkBlock, encode_thunks, plan_module
 from shadowgraph.patch.decode import decode_steps
-from shadowgraph.patch.relocate import FixupKind, Recipe, relocate
+from shadowgraph.patch.relocate import CallForm, FixupKind, Recipe, relocate
 
 SECOND = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
 SECOND.detail = True
@@ -84,13 +84,7 @@ def _match(
     for instruction in before:
         first = copy = rest.pop(0)
         if instruction.group(x86_const.X86_GRP_CALL) and not instruction.mnemonic.startswith("sys"):
-            half = rest.pop(0)
-            successor = instruction.address + instruction.size
-            assert copy.mnemonic == "push"
-            assert copy.operands[0].imm & 0xFFFFFFFF == successor & 0xFFFFFFFF
-            assert half.op_str == f"dword ptr [rsp + 4], {_number(successor >> 32)}"
-            copy = rest.pop(0)
-            assert copy.mnemonic == "jmp"
+            copy = _match_call(instruction, first, rest)
         elif instruction.id in _SHORT_ONLY:
             over = rest.pop(0)
             assert copy.id == instruction.id
@@ -104,6 +98,32 @@ def _match(
         found.append((instruction, first, copy))
     assert len(rest) <= 1
     return found
+
+
+def _match_call(instruction: capstone.CsInsn, first: capstone.CsInsn, rest: list[capstone.CsInsn]) -> capstone.CsInsn:
+    """The instruction of a displaced call's copy that has its target, if any has; the rest of the copy is taken off."""
+    successor = instruction.address + instruction.size
+    if first.mnemonic == "push" and first.operands[0].type == x86_const.X86_OP_IMM:
+        assert first.operands[0].imm & 0xFFFFFFFF == successor & 0xFFFFFFFF
+        assert rest.pop(0).op_str == f"dword ptr [rsp + 4], {_number(successor >> 32)}"
+        copy = rest.pop(0)
+        assert copy.mnemonic == "jmp"
+        return copy
+    if first.mnemonic == "push":  # an indirect call from its place
+        assert _plain_operands(first) == _plain_operands(instruction)
+        assert rest.pop(0).op_str == "rsp, [rsp + 8]"
+        assert _target(rest.pop(0)) == successor - 4
+        return first
+    if first.mnemonic == "mov":  # a direct one
+        half = rest.pop(0)
+        target = first.operands[1].imm & 0xFFFFFFFF | (half.operands[1].imm & 0xFFFFFFFF) << 32
+        assert (first.op_str.split(",")[0], half.op_str.split(",")[0]) == ("dword ptr [rsp - 8]", "dword ptr [rsp - 4]")
+        assert target == _target(instruction)
+        back = rest.pop(0)
+        assert _target(back) == successor - 4
+        return instruction
+    assert first.mnemonic == "call"
+    return first
 
 
 _SHORT_ONLY = {
@@ -225,7 +245,7 @@ def test_a_call_needs_its_successor_outside_of_the_overwritten_bytes() -> None:
     assert moved("ffd083c001") == Reason.NOT_RELOCATABLE
     recipe = moved("4883c001ffd0")
     assert isinstance(recipe, Recipe)
-    assert recipe.emulates_call
+    assert recipe.call == CallForm.PUSHED
 
 
 def test_code_that_reads_its_own_first_bytes_is_refused() -> None:
@@ -233,13 +253,48 @@ def test_code_that_reads_its_own_first_bytes_is_refused() -> None:
     assert isinstance(moved("488d05f9ffffff"), Recipe)  # its own address is no secret
 
 
-def test_rows_say_where_a_thread_goes_on() -> None:
-    recipe = moved("554889e5e844332211")
+def test_a_call_is_made_from_its_place_where_four_bytes_are_left() -> None:
+    for code in ("4883ec08e844332211", "4883ec08ff1544332211", "488b07ff1544332211"):
+        recipe = moved(code)
+        assert isinstance(recipe, Recipe)
+        assert recipe.call == CallForm.IN_PLACE
+    for code in ("4889fbe844332211", "53e844332211", "e844332211"):
+        recipe = moved(code)
+        assert isinstance(recipe, Recipe)
+        assert recipe.call == CallForm.PUSHED
+
+
+def test_calls_from_the_thunk_may_be_followed_by_anything() -> None:
+    steps = decode_steps(bytes.fromhex("ffd083c001"), 5)
+    assert steps
+    recipe = relocate(steps, 0, real_calls=True)
     assert isinstance(recipe, Recipe)
-    assert [(row.body, row.original, row.pushed, row.starts) for row in recipe.rows] == [
-        (0, 0, 0, True),
-        (1, 1, 0, True),
-        (4, 4, 0, True),
-        (9, 4, 8, False),
-        (17, 4, 8, False),
-    ]
+    assert recipe.call == CallForm.REAL
+    assert recipe.body.startswith(bytes.fromhex("ffd083c001e9"))
+
+
+def test_a_call_of_the_next_instruction_gets_the_true_address() -> None:
+    steps = decode_steps(bytes.fromhex("e800000000"), 5)
+    assert steps
+    recipe = relocate(steps, 0, real_calls=True)
+    assert isinstance(recipe, Recipe)
+    assert recipe.call == CallForm.PUSHED
+
+
+def rows_of(code: str) -> list[tuple[int, int, int, bool]]:
+    recipe = moved(code)
+    assert isinstance(recipe, Recipe)
+    return [(row.body, row.original, row.pushed, row.starts) for row in recipe.rows]
+
+
+def test_rows_say_where_a_thread_goes_on() -> None:
+    assert rows_of("554889e583c001") == [(0, 0, 0, True), (1, 1, 0, True), (4, 4, 0, True), (7, 7, 0, False)]
+
+
+def test_rows_of_calls_tell_what_has_been_pushed() -> None:
+    pushed = [(0, 0, 0, True), (1, 1, 0, True), (6, 1, 8, False), (14, 1, 8, False)]
+    assert rows_of("53e844332211") == pushed
+    in_place = [(0, 0, 0, True), (4, 4, 0, True), (12, 4, 0, False), (20, 4, 0, False)]
+    assert rows_of("4883ec08e844332211") == in_place
+    through_stack = [(0, 0, 0, True), (4, 4, 0, True), (10, 4, 8, False), (15, 4, 0, False)]
+    assert rows_of("4883ec08ff1544332211") == through_stack

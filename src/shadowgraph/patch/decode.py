@@ -157,7 +157,7 @@ def _direct_branch(instruction: iced_x86.Instruction, code: bytes, offset: int) 
 def _indirect_call(decoder: iced_x86.Decoder, instruction: iced_x86.Instruction, code: bytes, offset: int) -> Step:
     x86 = _library()
     uses_rsp = x86.Register.RSP in (instruction.op0_register, instruction.memory_base)
-    if instruction.code != x86.Code.CALL_RM64 or uses_rsp:
+    if instruction.code != x86.Code.CALL_RM64 or uses_rsp or _OPERAND_SIZE in _prefixes(code):
         return Step(offset, code, Kind.IMMOVABLE)
     # It is [prefixes] ff /2, and no prefix is ff.
     modrm = code.index(0xFF) + 1

@@ -50,12 +50,14 @@ class Draft:
         functions: FunctionTable,
         only: Sequence[int] | npt.NDArray[np.integer] | None,
         previous: ModulePlan | None = None,
+        *,
+        real_calls: bool = False,
     ) -> None:
         self.image = image
         self.functions = functions
         self.text = Text(image)
         self.owners = Owners(self.text, functions)
-        self.book = RecipeBook()
+        self.book = RecipeBook(previous.recipes if previous is not None else (), real_calls=real_calls)
         count = len(functions)
         self.start = self.text.places(functions.start)
         self.end = self.start + np.minimum(functions.size.astype(np.int64), self.text.room(self.start))
@@ -82,7 +84,6 @@ class Draft:
     def _take_over(self, previous: ModulePlan) -> None:
         self.fixed = previous.reason != Reason.NOT_CHOSEN
         self.not_chosen &= ~self.fixed
-        self.book = RecipeBook(previous.recipes)
         for mine, theirs in (
             (self.reason, previous.reason),
             (self.flags, previous.flags),

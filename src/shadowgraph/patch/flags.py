@@ -17,6 +17,8 @@ class PlanFlag(IntFlag):
     MULTI_INSTRUCTION  an instruction begins within the overwritten bytes, behind the first
     PADDING            the function is shorter than its jump: padding behind it is overwritten too
     EMULATED_CALL      a displaced call pushes its return address: not to be used where a hardware shadow stack is on
+    CALL_IN_PLACE      the last four bytes of a displaced call are overwritten by another, which the thunk jumps to
+    REAL_CALL          a displaced call returns into the thunk
     SELF_JUMP          it jumps to its own entry at the entry's stack depth; each such jump is traced as a tail call
     BEHIND_ENDBR64     the patch address is four bytes behind the function's start
     WHOLE_LOOP         a loop at the entry is displaced as a whole (loops.py)
@@ -35,3 +37,5 @@ class PlanFlag(IntFlag):
     SHORT_JUMP = 64
     LENDS = 128
     REDIRECTED = 256
+    CALL_IN_PLACE = 512
+    REAL_CALL = 1024

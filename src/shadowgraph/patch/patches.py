@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shadowgraph.patch.draft import FIELD_SIZE
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.plan import ModulePlan
-from shadowgraph.patch.relocate import JUMP_SIZE
+from shadowgraph.patch.relocate import IN_PLACE_CALL, JUMP_SIZE
 from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE
 
 __all__ = ["Patches", "fits", "little_endian", "make_patches"]
@@ -42,103 +42,96 @@ def make_patches(plan: ModulePlan, chosen: _Ints, load_bias: int, thunk: _Ints, 
     """
     maker = _Maker(plan, chosen, load_bias)
     is_holed = plan.hole[chosen] != 0
-    led, complete = maker.redirects(copies, good & ~is_holed)
-    plain = maker.jumps(np.flatnonzero(good & ~is_holed & complete), plan.patch_address, plan.original, thunk, led)
-    lender = plan.lender[chosen]
-    present = np.isin(lender, chosen[plain]) | (lender == NOBODY)
-    holed = maker.jumps(
-        np.flatnonzero(good & is_holed & present), plan.hole, plan.hole_original, thunk, lender_of=lender
-    )
-    maker.short_jumps(holed)
+    place = np.where(is_holed, plan.hole[chosen], plan.patch_address[chosen]).astype(np.int64) + load_bias
+    good = good & fits(thunk - (place + JUMP_SIZE))
+    good &= maker.redirect(copies, good & ~is_holed)
+    plain = np.flatnonzero(good & ~is_holed)
+    maker.place_calls(plain)
+    maker.jump(plain, place, plan.original, thunk)
+    holed = maker.with_lenders(np.flatnonzero(good & is_holed))
+    maker.place_calls(holed)
+    maker.jump(holed, place, plan.hole_original, thunk)
+    maker.jump_shortly(holed)
     return maker.patches()
 
 
 class _Maker:
+    """Adds patches one kind after the other. ``_last`` holds, for each of the chosen, the patch it required last."""
+
     def __init__(self, plan: ModulePlan, chosen: _Ints, load_bias: int) -> None:
         self._plan, self._chosen, self._bias = plan, chosen, load_bias
-        self._parts: list[tuple[_Ints, _Ints, int, _Ints, _Bytes, _Bytes]] = []
+        self._parts: list[Patches] = []
         self._count = 0
-        self._patch_of_row: dict[int, int] = {}
+        self._last = np.full(len(chosen), -1, np.int64)
 
-    def redirects(self, copies: _Ints, wanted: _Bools) -> tuple[dict[int, int], _Bools]:
-        """Lead jumps to copies: the last patch of each of the chosen that has any, and who has all it needs."""
+    def redirect(self, copies: _Ints, wanted: _Bools) -> _Bools:
+        """Lead jumps to the copies of those of the chosen that are ``wanted``; False for whom one cannot reach."""
         complete = np.ones(len(self._chosen), np.bool_)
-        last: dict[int, int] = {}
         if not len(self._plan.redirects) or not len(self._chosen):
-            return last, complete
+            return complete
         position = {row: index for index, row in enumerate(self._chosen.tolist()) if wanted[index]}
         owner = np.array([position.get(row, -1) for row in self._plan.redirects["row"].tolist()], np.int64)
         address = self._plan.redirects["address"].astype(np.int64) + self._bias
         distance = copies - (address + FIELD_SIZE)
         complete[owner[(owner >= 0) & ~fits(distance)]] = False
         mine = np.flatnonzero((owner >= 0) & complete[owner])
-        requires = np.full(len(mine), -1, np.int64)
-        for index, place in enumerate(owner[mine].tolist()):
-            requires[index] = last.get(place, -1)
-            last[place] = self._count + index
         original = self._plan.redirects["original"][mine]
         replacement = original.copy()
         replacement[:, :FIELD_SIZE] = little_endian(distance[mine])
-        self._add(address[mine], owner[mine], FIELD_SIZE, requires, original, replacement)
-        return last, complete
+        for index in range(len(mine)):  # few, and each requires the one before
+            part = slice(index, index + 1)
+            self._add(owner[mine[part]], address[mine[part]], FIELD_SIZE, original[part], replacement[part])
+        return complete
 
-    def jumps(
-        self,
-        wanted: _Ints,
-        places: npt.NDArray[np.uint64],
-        originals: _Bytes,
-        thunk: _Ints,
-        led: dict[int, int] | None = None,
-        lender_of: _Ints | None = None,
-    ) -> _Ints:
-        """Jumps of five bytes to the thunks of the chosen ``wanted``; those that reach."""
-        address = places[self._chosen[wanted]].astype(np.int64) + self._bias
-        distance = thunk[wanted] - (address + JUMP_SIZE)
-        reach = fits(distance)
-        wanted, address, distance = wanted[reach], address[reach], distance[reach]
+    def place_calls(self, wanted: _Ints) -> None:
+        """Calls made from their place, of the chosen ``wanted`` that have one."""
+        wanted = wanted[self._plan.call_address[self._chosen[wanted]] != 0]
+        rows = self._chosen[wanted]
+        original = self._plan.call_original[rows]
+        replacement = original.copy()
+        replacement[:, : len(IN_PLACE_CALL)] = np.frombuffer(IN_PLACE_CALL, np.uint8)
+        address = self._plan.call_address[rows].astype(np.int64) + self._bias
+        self._add(wanted, address, len(IN_PLACE_CALL), original, replacement)
+
+    def jump(self, wanted: _Ints, place: _Ints, originals: _Bytes, thunk: _Ints) -> None:
+        """Jumps of five bytes from ``place`` to the thunks of the chosen ``wanted``."""
         original = originals[self._chosen[wanted]]
         replacement = np.empty_like(original)
         replacement[:, 0] = _JMP
-        replacement[:, 1:] = little_endian(distance)
-        if lender_of is None:
-            requires = [(led or {}).get(index, -1) for index in wanted.tolist()]
-        else:
-            requires = [self._patch_of_row.get(row, -1) for row in lender_of[wanted].tolist()]
-        rows = self._chosen[wanted].tolist()
-        self._patch_of_row |= {row: self._count + index for index, row in enumerate(rows)}
-        self._add(address, wanted, JUMP_SIZE, np.array(requires, np.int64), original, replacement)
-        return wanted
+        replacement[:, 1:] = little_endian(thunk[wanted] - (place[wanted] + JUMP_SIZE))
+        self._add(wanted, place[wanted], JUMP_SIZE, original, replacement)
 
-    def short_jumps(self, holed: _Ints) -> None:
-        """Jumps of two bytes to the holes of the chosen ``holed``, whose jumps were the last to be added."""
+    def with_lenders(self, holed: _Ints) -> _Ints:
+        """Those of the chosen ``holed`` whose lender, if they need one, has got its jump; they require that."""
+        patch_of = dict(zip(self._chosen.tolist(), self._last.tolist(), strict=True))
+        lender = self._plan.lender[self._chosen[holed]]
+        required = np.array([patch_of.get(row, -1) for row in lender.tolist()], np.int64)
+        present = (lender == NOBODY) | (required >= 0)
+        self._last[holed[present]] = required[present]
+        kept: _Ints = holed[present]
+        return kept
+
+    def jump_shortly(self, holed: _Ints) -> None:
+        """Jumps of two bytes to the holes of the chosen ``holed``."""
         rows = self._chosen[holed]
         distance = self._plan.hole[rows].astype(np.int64) - self._plan.patch_address[rows].astype(np.int64)
         original = self._plan.original[rows]
         replacement = original.copy()
         replacement[:, 0] = _JMP_SHORT
         replacement[:, 1] = (distance - SHORT_JUMP_SIZE).astype(np.int8).view(np.uint8)
-        requires = np.arange(self._count - len(holed), self._count)
         address = self._plan.patch_address[rows].astype(np.int64) + self._bias
-        self._add(address, holed, SHORT_JUMP_SIZE, requires, original, replacement)
+        self._add(holed, address, SHORT_JUMP_SIZE, original, replacement)
 
     def patches(self) -> Patches:
         """All that was added, in order."""
-        address, owner, sizes, requires, original, replacement = zip(*self._parts, strict=True)
-        counts = [len(part) for part in address]
-        return Patches(
-            np.concatenate(address),
-            np.concatenate(owner),
-            np.repeat(np.array(sizes, np.uint8), counts),
-            np.concatenate(requires),
-            np.concatenate(original),
-            np.concatenate(replacement),
-        )
+        columns = [[getattr(part, field.name) for part in self._parts] for field in fields(Patches)]
+        return Patches(*map(np.concatenate, columns))
 
-    def _add(
-        self, address: _Ints, owner: _Ints, size: int, requires: _Ints, original: _Bytes, replacement: _Bytes
-    ) -> None:
-        self._parts.append((address, owner, size, requires, original, replacement))
-        self._count += len(address)
+    def _add(self, owner: _Ints, address: _Ints, size: int, original: _Bytes, replacement: _Bytes) -> None:
+        sizes = np.full(len(owner), size, np.uint8)
+        self._parts.append(Patches(address, owner, sizes, self._last[owner], original, replacement))
+        self._last[owner] = self._count + np.arange(len(owner))
+        self._count += len(owner)
 
 
 def fits(distance: _Ints) -> _Bools:

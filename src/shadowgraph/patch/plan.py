@@ -31,7 +31,7 @@ from shadowgraph.patch.draft import Draft
 from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.redirects import Redirect, redirect_jumps
-from shadowgraph.patch.relocate import JUMP_SIZE, Recipe
+from shadowgraph.patch.relocate import IN_PLACE_CALL, JUMP_SIZE, CallForm, Recipe
 from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE, use_short_jumps
 from shadowgraph.patch.windows import read_windows
 
@@ -63,6 +63,8 @@ class ModulePlan:
     ``hole``           uint64, image address of the five bytes that a SHORT_JUMP leads to, else 0
     ``hole_original``  uint8[n, 5], the bytes the file has there
     ``lender``         int64, the row that must be hooked too for its displaced bytes to be the hole, else −1
+    ``call_address``   uint64, image address of the four bytes to be replaced by a call (CALL_IN_PLACE), else 0
+    ``call_original``  uint8[n, 5], the bytes the file has there
     ``redirects``      REDIRECT[k], jumps whose last four bytes must lead to the copy, sorted by row
     """
 
@@ -77,6 +79,8 @@ class ModulePlan:
     hole: npt.NDArray[np.uint64]
     hole_original: npt.NDArray[np.uint8]
     lender: npt.NDArray[np.int64]
+    call_address: npt.NDArray[np.uint64]
+    call_original: npt.NDArray[np.uint8]
     redirects: npt.NDArray[np.void]
     recipes: list[Recipe]
 
@@ -103,6 +107,8 @@ def plan_module(
     functions: FunctionTable,
     only: Sequence[int] | npt.NDArray[np.integer] | None = None,
     previous: ModulePlan | None = None,
+    *,
+    real_calls: bool = False,
 ) -> ModulePlan:
     """Plan the functions of an image, or the rows ``only`` of them. The whole text is searched for jumps either way.
 
@@ -110,8 +116,11 @@ def plan_module(
     one process at a time must come from one plan, since functions share holes and one may change another's jumps. A
     plan grows by being passed as ``previous``: what it says of the rows it was made for stays, the rest of ``only``
     is added.
+
+    ``real_calls`` allows calls from thunks where a call cannot be made from its own place, for thunks that have unwind
+    information of their own.
     """
-    draft = Draft(image, functions, only, previous)
+    draft = Draft(image, functions, only, previous, real_calls=real_calls)
     read_windows(draft)
     resolve_collisions(draft)
     use_short_jumps(draft)
@@ -129,6 +138,8 @@ def _finished(draft: Draft, redirects: npt.NDArray[np.void]) -> ModulePlan:
     flags = draft.flags | _flags_of_recipes(recipes)[recipe]
     flags |= np.where(draft.patch != draft.start, np.uint16(PlanFlag.BEHIND_ENDBR64), np.uint16(0))
     place, hole = np.maximum(draft.patch, 0), np.maximum(draft.hole, 0)
+    in_place = hookable & (flags & np.uint16(PlanFlag.CALL_IN_PLACE) != 0)
+    call = np.where(in_place, place + draft.book.sizes()[recipe] - len(IN_PLACE_CALL), 0)
     base, data = draft.text.base, draft.text.data
     return ModulePlan(
         path=draft.image.path,
@@ -142,6 +153,8 @@ def _finished(draft: Draft, redirects: npt.NDArray[np.void]) -> ModulePlan:
         hole=np.where(hookable & (draft.hole >= 0), hole + base, 0).astype(np.uint64),
         hole_original=data[hole[:, None] + np.arange(JUMP_SIZE)],
         lender=np.where(hookable, draft.lender, NOBODY),
+        call_address=np.where(in_place, call + base, 0).astype(np.uint64),
+        call_original=data[call[:, None] + np.arange(JUMP_SIZE)],
         redirects=redirects,
         recipes=recipes,
     )
@@ -157,12 +170,19 @@ def _redirect_rows(draft: Draft, redirects: list[Redirect]) -> npt.NDArray[np.vo
     return rows[np.argsort(rows["row"], kind="stable")]
 
 
+_FLAG_OF_CALL = {
+    CallForm.IN_PLACE: PlanFlag.CALL_IN_PLACE,
+    CallForm.PUSHED: PlanFlag.EMULATED_CALL,
+    CallForm.REAL: PlanFlag.REAL_CALL,
+}
+
+
 def _flags_of_recipes(recipes: list[Recipe]) -> npt.NDArray[np.uint16]:
     """uint16[recipes + 1]: the flags that follow from a recipe, none at index −1."""
     flags = np.zeros(len(recipes) + 1, np.uint16)
     for index, recipe in enumerate(recipes):
         if any(row.starts and 0 < row.original < JUMP_SIZE for row in recipe.rows):
             flags[index] |= np.uint16(PlanFlag.MULTI_INSTRUCTION)
-        if recipe.emulates_call:
-            flags[index] |= np.uint16(PlanFlag.EMULATED_CALL)
+        if recipe.call is not None:
+            flags[index] |= np.uint16(_FLAG_OF_CALL[recipe.call])
     return flags

@@ -19,10 +19,11 @@ _PREFIX = 8
 
 
 class RecipeBook:
-    """``recipes`` only grows; functions know theirs by index."""
+    """``recipes`` only grows; functions know theirs by index. ``real_calls``: see relocate.py."""
 
-    def __init__(self, recipes: Sequence[Recipe] = ()) -> None:
+    def __init__(self, recipes: Sequence[Recipe] = (), *, real_calls: bool = False) -> None:
         self.recipes = list(recipes)
+        self._real_calls = real_calls
         self._known: dict[tuple[bytes, int, int], int] = {}
         self._by_prefix: dict[tuple[bytes, int], int] = {}
         self._sizes = np.zeros(1, np.int64)
@@ -58,7 +59,7 @@ class RecipeBook:
         found = self._known.get(key)
         if found is not None:
             return found
-        recipe = relocate(steps, entry, overwritten)
+        recipe = relocate(steps, entry, overwritten, real_calls=self._real_calls)
         if isinstance(recipe, Reason):
             return recipe
         self.recipes.append(recipe)

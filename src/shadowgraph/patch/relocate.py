@@ -10,11 +10,15 @@ What changes on the way:
 - `loop`, `jrcxz` and their kin have 8-bit targets only: they hop over a short jump onto a long one;
 - a jump to a displaced instruction goes to its copy; a jump to the function's own entry does too (it is a loop, not a
   call);
-- a call pushes its original successor and jumps, because a return address in a thunk would be unknown to unwinders,
-  and gets by without a register or flag: `push imm32` writes the low half sign-extended, `mov dword [rsp+4], imm32`
-  the high half. Its successor must not lie within the overwritten bytes, so a call that is followed by less than that
-  is refused. On hardware with shadow stacks enabled such a function must not be hooked: its callee's return was
-  announced by no call (flag EMULATED_CALL of the plan).
+- a call is executed where it was, if there is room: the last four bytes of the original instruction become `call
+  [rsp-8]`, and the body stores the target there, below rsp, where a call is about to write anyhow. The return address
+  is then the original one, for unwinders and for hardware shadow stacks alike;
+- other calls push their original successor and jump, because a return address in a thunk would be unknown to
+  unwinders: `push imm32` writes the low half sign-extended, `mov dword [rsp+4], imm32` the high half. No register or
+  flag is touched. Where shadow stacks are on such a function must not be hooked: its callee's return was announced by
+  no call (PlanFlag.EMULATED_CALL). Or, if the caller of the planner vouches for unwind information of thunks, they
+  are calls from the thunk (PlanFlag.REAL_CALL), save for a call of the very next instruction: that one wants to know
+  where it is.
 """
 
 from __future__ import annotations
@@ -25,11 +29,22 @@ from enum import IntEnum
 from shadowgraph.image.reasons import Reason
 from shadowgraph.patch.decode import Kind, Step
 
-__all__ = ["JUMP_SIZE", "Fixup", "FixupKind", "Recipe", "Row", "relocate"]
+__all__ = ["IN_PLACE_CALL", "JUMP_SIZE", "CallForm", "Fixup", "FixupKind", "Recipe", "Row", "relocate"]
 
 JUMP_SIZE = 5
+IN_PLACE_CALL = b"\xff\x54\x24\xf8"  # call [rsp-8]
 _RETURN_ADDRESS_SIZE = 8
 _FOUR = bytes(4)
+# What ff /n does with its operand.
+_CALL, _JMP, _PUSH = 2, 4, 6
+
+
+class CallForm(IntEnum):
+    """How a displaced call is made: from its place, by pushing and jumping, from the thunk."""
+
+    IN_PLACE = 0
+    PUSHED = 1
+    REAL = 2
 
 
 class FixupKind(IntEnum):
@@ -71,13 +86,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The body for ``displaced`` bytes of original code, its last jump back included."""
+    """The body for ``displaced`` bytes of original code, its last jump back included.
+
+    ``call`` is the form of the call among them, or None; one IN_PLACE needs IN_PLACE_CALL as the last of these bytes.
+    """
 
     displaced: int
     body: bytes
     fixups: tuple[Fixup, ...]
     rows: tuple[Row, ...]
-    emulates_call: bool
+    call: CallForm | None
 
     def has_instruction_at(self, original: int) -> bool:
         """Whether one of the displaced instructions begins so many bytes behind the first."""
@@ -88,37 +106,53 @@ class Recipe:
         return next(row.body for row in self.rows if row.starts and row.original == original)
 
 
-def relocate(steps: list[Step], entry: int, overwritten: int = JUMP_SIZE) -> Recipe | Reason:
+def relocate(
+    steps: list[Step], entry: int, overwritten: int = JUMP_SIZE, *, real_calls: bool = False
+) -> Recipe | Reason:
     """The recipe for these instructions, or why there is none.
 
     ``entry`` is the function's first byte as a distance from the first step (0, or −4 where endbr64 stays in front);
-    ``overwritten`` is how many of the original bytes will change.
+    ``overwritten`` is how many of the original bytes will change; ``real_calls``: see above.
     """
     displaced = steps[-1].end
     if _reads_return_address(steps):
         return Reason.LOOKS_AT_RETURN_ADDRESS
-    places = _places(steps)
+    forms = {step.offset: _call_form(step, displaced, overwritten, real_calls) for step in steps if step.kind in _CALLS}
+    places = _places(steps, forms)
     builder = _Builder()
     for step in steps:
         if step.kind in (Kind.BREAKPOINT, Kind.IMMOVABLE):
-            return Reason.NOT_RELOCATABLE
-        if step.kind in (Kind.CALL, Kind.CALL_INDIRECT) and step.end < max(overwritten, displaced):
             return Reason.NOT_RELOCATABLE
         if step.kind not in _BRANCHES and 0 < step.target < overwritten:
             # It calls, reads or names a byte that will be overwritten.
             return Reason.NOT_RELOCATABLE
         inside = 0 if step.target == entry else step.target
-        if step.kind in _BRANCHES and 0 <= inside < displaced:
+        if step.kind in _CALLS:
+            form = forms[step.offset]
+            if form is None:
+                return Reason.NOT_RELOCATABLE
+            builder.call(step, form)
+        elif step.kind in _BRANCHES and 0 <= inside < displaced:
             if inside not in places:
                 return Reason.NOT_RELOCATABLE
             builder.branch(step, places[inside], internal=True)
         else:
             builder.add(step)
-    last = steps[-1]
-    if not (last.ends or last.kind in (Kind.CALL, Kind.CALL_INDIRECT)):
+    if not (steps[-1].ends or forms.get(steps[-1].offset, CallForm.REAL) != CallForm.REAL):
         builder.row(displaced, starts=False)
         builder.emit(b"\xe9" + _FOUR, displaced)
-    return Recipe(displaced, bytes(builder.body), tuple(builder.fixups), tuple(builder.rows), builder.emulates_call)
+    call = min((form for form in forms.values() if form is not None), default=None)
+    return Recipe(displaced, bytes(builder.body), tuple(builder.fixups), tuple(builder.rows), call)
+
+
+def _call_form(step: Step, displaced: int, overwritten: int, real_calls: bool) -> CallForm | None:
+    """How a displaced call can be made; None if not at all: its successor would lie among overwritten bytes."""
+    is_last = step.end == displaced
+    if is_last and step.end - len(IN_PLACE_CALL) >= overwritten:
+        return CallForm.IN_PLACE
+    if real_calls and not (step.kind == Kind.CALL and step.target == step.end):
+        return CallForm.REAL
+    return CallForm.PUSHED if is_last and step.end >= overwritten else None
 
 
 def _reads_return_address(steps: list[Step]) -> bool:
@@ -134,24 +168,34 @@ def _reads_return_address(steps: list[Step]) -> bool:
 
 
 _BRANCHES = (Kind.JUMP, Kind.CONDITIONAL, Kind.LOOP)
-_SIZES = {Kind.JUMP: 5, Kind.CONDITIONAL: 6, Kind.CALL: 5 + 8 + 5}
+_CALLS = (Kind.CALL, Kind.CALL_INDIRECT)
+_SIZES = {Kind.JUMP: 5, Kind.CONDITIONAL: 6}
+# Beside the operand of the original call instruction; that of a direct call is written as numbers.
+_CALL_SIZES = {
+    (Kind.CALL, CallForm.IN_PLACE): 8 + 8 + 5,
+    (Kind.CALL, CallForm.PUSHED): 5 + 8 + 5,
+    (Kind.CALL, CallForm.REAL): 5,
+    (Kind.CALL_INDIRECT, CallForm.IN_PLACE): 5 + 5,
+    (Kind.CALL_INDIRECT, CallForm.PUSHED): 5 + 8,
+    (Kind.CALL_INDIRECT, CallForm.REAL): 0,
+}
 
 
-def _size(step: Step) -> int:
+def _size(step: Step, form: CallForm | None) -> int:
+    if form is not None:
+        return _CALL_SIZES[step.kind, form] + (len(step.code) if step.kind == Kind.CALL_INDIRECT else 0)
     if step.kind == Kind.LOOP:
         return len(step.code) + 2 + 5
-    if step.kind == Kind.CALL_INDIRECT:
-        return len(step.code) + 5 + 8
     return _SIZES.get(step.kind, len(step.code))
 
 
-def _places(steps: list[Step]) -> dict[int, int]:
+def _places(steps: list[Step], forms: dict[int, CallForm | None]) -> dict[int, int]:
     """Original offset of each instruction to the offset of its copy."""
     places = {}
     position = 0
     for step in steps:
         places[step.offset] = position
-        position += _size(step)
+        position += _size(step, forms.get(step.offset))
     return places
 
 
@@ -160,7 +204,6 @@ class _Builder:
         self.body = bytearray()
         self.fixups: list[Fixup] = []
         self.rows: list[Row] = []
-        self.emulates_call = False
 
     def row(self, original: int, pushed: int = 0, starts: bool = True) -> None:
         self.rows.append(Row(len(self.body), original, pushed, starts))
@@ -179,10 +222,8 @@ class _Builder:
         elif step.kind in (Kind.RIP_RELATIVE, Kind.TRANSACTION):
             self.row(step.offset)
             self.emit(step.code, step.target, field=step.field)
-        elif step.kind in _BRANCHES:
-            self.branch(step, step.target, internal=False)
         else:
-            self.call(step)
+            self.branch(step, step.target, internal=False)
 
     def branch(self, step: Step, target: int, *, internal: bool) -> None:
         """Append a branch with a 32-bit target: a place in the body if ``internal``, else a distance as in the step."""
@@ -206,19 +247,42 @@ class _Builder:
         else:
             self.emit(code + _FOUR, target)
 
-    def call(self, step: Step) -> None:
-        self.emulates_call = True
+    def call(self, step: Step, form: CallForm) -> None:
+        """Append a call in one of its forms."""
         self.row(step.offset)
-        self.emit(b"\x68" + _FOUR, step.end, FixupKind.LOW)
-        self.row(step.offset, _RETURN_ADDRESS_SIZE, starts=False)
-        self.emit(b"\xc7\x44\x24\x04" + _FOUR, step.end, FixupKind.HIGH)
-        self.row(step.offset, _RETURN_ADDRESS_SIZE, starts=False)
+        if form == CallForm.IN_PLACE:
+            self._store_target(step)
+            self.emit(b"\xe9" + _FOUR, step.end - len(IN_PLACE_CALL))
+        elif form == CallForm.PUSHED:
+            self.emit(b"\x68" + _FOUR, step.end, FixupKind.LOW)
+            self.row(step.offset, _RETURN_ADDRESS_SIZE, starts=False)
+            self.emit(b"\xc7\x44\x24\x04" + _FOUR, step.end, FixupKind.HIGH)
+            self.row(step.offset, _RETURN_ADDRESS_SIZE, starts=False)
+            self._by_operand(step, _JMP)
+        else:
+            self._by_operand(step, _CALL)
+
+    def _store_target(self, step: Step) -> None:
+        """Write the call's target to [rsp-8]."""
         if step.kind == Kind.CALL:
-            self.emit(b"\xe9" + _FOUR, step.target)
+            self.emit(b"\xc7\x44\x24\xf8" + _FOUR, step.target, FixupKind.LOW)
+            self.row(step.offset, starts=False)
+            self.emit(b"\xc7\x44\x24\xfc" + _FOUR, step.target, FixupKind.HIGH)
+            self.row(step.offset, starts=False)
             return
-        # ff /2 is the call, ff /4 the jump through the same operand.
+        # Through the stack, whatever the operand is; lea leaves the flags alone.
+        self._by_operand(step, _PUSH)
+        self.row(step.offset, _RETURN_ADDRESS_SIZE, starts=False)
+        self.body += b"\x48\x8d\x64\x24\x08"
+        self.row(step.offset, starts=False)
+
+    def _by_operand(self, step: Step, extension: int) -> None:
+        """Append ff /extension for the operand of an indirect call; for a direct one, e8 or e9."""
+        if step.kind == Kind.CALL:
+            self.emit((b"\xe8" if extension == _CALL else b"\xe9") + _FOUR, step.target)
+            return
         code = bytearray(step.code)
-        code[step.modrm] = (code[step.modrm] & 0xC7) | 0x20
+        code[step.modrm] = (code[step.modrm] & 0xC7) | extension << 3
         if step.field < 0:
             self.body += code
         else:

@@ -1,8 +1,8 @@
 """The last step of a plan: functions with room for two bytes, not for five.
 
 Where only the first two to four bytes may be overwritten (the function ends there, or is jumped into behind them, as
-memcpy + 3 is), a jump of two bytes reaches a **hole** within 127 bytes, and the hole holds the real jump of five. A
-hole is
+memcpy + 3 is), a jump of two bytes reaches a **hole** within 127 bytes, and the hole holds the real jump of five.
+It is also taken where it leaves a call in its place that a longer jump would displace (relocate.py). A hole is
 
 - padding between functions that nobody jumps into, behind code that does not run on into it; or
 - lent: the five bytes behind the jump of a neighbour, which then displaces at least ten bytes. Nobody executes
@@ -26,7 +26,7 @@ from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.jumps import JumpKind, Jumps
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.padding import padding_size
-from shadowgraph.patch.relocate import JUMP_SIZE
+from shadowgraph.patch.relocate import JUMP_SIZE, CallForm
 
 __all__ = ["SHORT_JUMP_SIZE", "use_short_jumps"]
 
@@ -48,14 +48,15 @@ class _Hole:
 def use_short_jumps(draft: Draft) -> None:
     """Make hookable what two bytes suffice for and a hole is found for."""
     tight = np.isin(draft.reason, (Reason.TOO_SHORT, Reason.JUMPED_INTO, Reason.OVERLAPS))
-    rows = np.flatnonzero(tight & ~draft.fixed)
-    rows = rows[draft.free[rows] >= SHORT_JUMP_SIZE]
+    pushing = (draft.reason == 0) & _pushes_calls(draft)
+    rows = np.flatnonzero((tight | pushing) & ~draft.fixed & (draft.free >= SHORT_JUMP_SIZE))
     recipes = {row: recipe for row in rows.tolist() if (recipe := _recipe(draft, row)) >= 0}
+    recipes = {row: recipe for row, recipe in recipes.items() if not (pushing[row] and _pushes(draft, recipe))}
     if not recipes:
         return
     padding = _Padding(draft)
     lenders = _possible_lenders(draft)
-    offers = {row: [*padding.near(row), *_lent_near(draft, lenders, row)] for row in recipes}
+    offers = {row: [*padding.near(row), *(() if pushing[row] else _lent_near(draft, lenders, row))] for row in recipes}
     _leave_out_entered(draft, offers)
     taken = draft.text.marks()
     for place in draft.hole[draft.hole >= 0].tolist():
@@ -65,6 +66,16 @@ def use_short_jumps(draft: Draft) -> None:
         if hole is not None:
             taken[hole.place : hole.place + JUMP_SIZE] = 1
             _assign(draft, row, recipes[row], hole)
+
+
+def _pushes_calls(draft: Draft) -> npt.NDArray[np.bool_]:
+    """Which rows displace a call that they can only push for."""
+    pushes = np.array([recipe.call == CallForm.PUSHED for recipe in draft.book.recipes] + [False], np.bool_)
+    return pushes[draft.recipe]
+
+
+def _pushes(draft: Draft, recipe: int) -> bool:
+    return draft.book.recipes[recipe].call == CallForm.PUSHED
 
 
 def _recipe(draft: Draft, row: int) -> int:
@@ -163,7 +174,7 @@ def _lent_near(draft: Draft, lenders: Rows, row: int) -> Iterator[_Hole]:
         code = draft.code_of(lender)
         steps = decode_steps(code, _LENT) if len(code) >= _LENT else None
         recipe = draft.book.of(steps, draft.entry(lender), _LENT) if steps else Reason.TOO_SHORT
-        if not isinstance(recipe, Reason) and not _is_led(draft, lender, recipe):
+        if not isinstance(recipe, Reason) and not _is_led(draft, lender, recipe) and not _pushes(draft, recipe):
             yield _Hole(int(draft.patch[lender]) + JUMP_SIZE, lender, recipe)
 
 

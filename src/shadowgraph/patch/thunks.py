@@ -12,7 +12,7 @@ A block of thunks, at an address that the caller has found within ±2 GiB of the
 Thunks begin at multiples of 16. Of the original code only the jump itself changes: bytes behind it that belonged to a
 displaced instruction stay, since nobody executes them (see collisions.py) and less is to be put back. A function with a
 short jump has two patches: its hole, which holds the jump of five bytes, and the two bytes that lead there. Jumps that
-are led to a copy have one of four bytes each.
+are led to a copy have one of four bytes each, and so have calls that are made from their place (relocate.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ThunkBlock:
     ``chosen``        int64[m], rows of the plan, in the order of the records
     ``thunk``, ``body``  uint64[m], where each thunk and its body lie
     ``patch_address`` uint64[p], where to write; ``patched`` int64[p] which of the m it belongs to
-    ``patch_size``    uint8[p], how many bytes change there: 5, 2 for a short jump, 4 where a jump is led elsewhere
+    ``patch_size``    uint8[p], how many bytes change there: 5, 2 for a short jump, 4 for other changes
     ``original``      uint8[p, 5], what the file has there
     ``replacement``   uint8[p, 5], the jump; bytes from ``patch_size`` on are as in ``original``
     ``requires``      int64[p], the patch that must be in place before this one is right (and gone after it), or −1

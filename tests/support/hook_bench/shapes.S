@@ -118,6 +118,38 @@ function call_after_push
         ret
 end call_after_push
 
+function call_after_frame
+        sub     $8, %rsp
+        .cfi_adjust_cfa_offset 8
+        call    callee
+        lea     8(%rsp), %rsp
+        .cfi_adjust_cfa_offset -8
+        ret
+end call_after_frame
+
+function call_third
+        mov     %rsi, %rdi
+        call    callee
+        ret
+end call_third
+
+function call_memory_first
+        call    *pointer(%rip)
+        ret
+end call_memory_first
+
+function call_memory_third
+        mov     %rsi, %rdi
+        call    *pointer(%rip)
+        ret
+end call_memory_third
+
+function call_register_third
+        mov     %rsi, %rdi
+        call    *%rcx
+        ret
+end call_register_third
+
 function call_memory
         sub     $8, %rsp
         .cfi_adjust_cfa_offset 8
