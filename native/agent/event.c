@@ -67,7 +67,7 @@ static void before_exec(uint64_t variant, const struct sg_entry_registers *r)
 {
     if (variant == SG_EXEC_EXECVE && sg_kernel2(KERNEL_access, r->rdi, 1 /* X_OK */) < 0)
         return;
-    sg_event(SG_EVENT_EXEC, 0, 0);
+    sg_event(SG_EVENT_EXEC, (const uint64_t[]){variant, r->rdi, r->rsi}, 3);
     if (variant == SG_EXEC_EXECVE)
         sg_kernel3(KERNEL_execve, r->rdi, r->rsi, r->rdx);
     else if (variant == SG_EXEC_EXECVEAT)

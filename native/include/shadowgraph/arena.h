@@ -82,7 +82,7 @@ struct sg_segment {
 #define SG_EVENT_ASKED 2
 #define SG_EVENT_ANSWERED 3
 
-#define SG_EVENT_EXEC 1        /* about to replace the program: seize me */
+#define SG_EVENT_EXEC 1        /* about to replace the program: seize me. arguments: SG_EXEC_..., the function's first two */
 #define SG_EVENT_EXEC_FAILED 2 /* no longer */
 #define SG_EVENT_LOADED 3      /* the loader has mapped or unmapped objects */
 

@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
+from shadowgraph.ops.places import count_calls, has_holes
+from shadowgraph.ops.processes import find_process, find_thread, shares, start_time
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import read_ticks
 
@@ -45,7 +47,8 @@ class _Thread:
 class Drain:
     """Takes full segments from an arena, in order for each thread, and gives them back zeroed.
 
-    ``pids`` are the processes seen in the arena so far that have not been finished.
+    ``pids`` are the processes seen in the arena so far that have not been finished. They are known by the numbers that
+    they have for us, not by those that processes in PID namespaces of their own have for themselves.
     """
 
     def __init__(
@@ -65,8 +68,9 @@ class Drain:
         self._new_process = new_process
         self._threads: dict[int, _Thread] = {}
         self._processes: dict[int, int] = {}  # by pid: a process is one executed program, or a fork of it
+        self._began: dict[int, int | None] = {}  # by pid
+        self._outside: dict[int, int] = {}  # pid by the number in a PID namespace
         self._first_process = -1
-        self._waiting_for_fill: set[int] = set()
 
     # --- while the program runs ---
 
@@ -101,12 +105,10 @@ class Drain:
         used = int(self.arena.segments["used"][index])
         data = self.arena.data[index, :used]
         words = data.view(np.uint64)
-        holes = not words[1::2].all()
-        if holes and not final:
-            self._waiting_for_fill.add(index)
+        if not final and has_holes(words):
             return False
         if used and not self._spool.append_records(thread.number, data.data, thread.process):
-            thread.lost_here += _count_calls(words)
+            thread.lost_here += count_calls(words)
             self.arena.header["recording"] = 0
         self.calls_taken += used // layout.RECORD_SIZE
         data[:] = 0
@@ -123,13 +125,13 @@ class Drain:
             known = self._threads.get(entry)
             if known is not None and known.started == int(row["started"]):
                 continue
-            pid = int(row["pid"])
-            process = self._process(pid, int(row["parent_pid"]))
+            pid, process = self._process(int(row["pid"]), int(row["parent_pid"]))
             number = self._numbering.threads
             self._numbering.threads += 1
             started = int(row["started"])
-            self._threads[entry] = _Thread(number, process, pid, int(row["tid"]), started)
-            name = _name_now(pid, int(row["tid"])) or bytes(row["name"]).split(b"\0")[0].decode(errors="replace")
+            tid = (pid in self._outside.values() and find_thread(pid, int(row["tid"]))) or int(row["tid"])
+            self._threads[entry] = _Thread(number, process, pid, tid, started)
+            name = _name_now(pid, tid) or bytes(row["name"]).split(b"\0")[0].decode(errors="replace")
             self._spool.append(
                 "threads",
                 [
@@ -137,20 +139,37 @@ class Drain:
                         "thread": number,
                         "process": process,
                         "pid": pid,
-                        "tid": int(row["tid"]),
+                        "tid": tid,
                         "name": name,
                         "start": started - self._tick_base,
                     }
                 ],
             )
 
-    def _process(self, pid: int, parent: int) -> int:
-        self.pids.add(pid)
+    def _process(self, own_number: int, parent: int) -> tuple[int, int]:
+        """The pid and the number in the trace of the process that calls itself and its parent so."""
+        if own_number not in self._outside and (parent == 0 or parent in self._outside):
+            found = find_process(own_number, self.arena.inode)  # in another PID namespace, if it still lives
+            if found is not None and found != own_number:
+                self._outside[own_number] = found
+        pid = self._outside.get(own_number, own_number)
         number = self._processes.get(pid)
         if number is None:
-            number = self._processes[pid] = self._new_process(pid, parent)
+            number = self._processes[pid] = self._new_process(pid, self._outside.get(parent, parent))
+            self._began[pid] = start_time(pid) if shares(pid, self.arena.inode) else None
             self._first_process = number if self._first_process < 0 else self._first_process
-        return number
+        self.pids.add(pid)
+        return pid, number
+
+    def pid_of(self, own_number: int) -> int | None:
+        """The pid of a living process that shares the arena and calls itself so."""
+        pid = self._outside.get(own_number, own_number)
+        return pid if shares(pid, self.arena.inode) else find_process(own_number, self.arena.inode)
+
+    def has_ended(self, pid: int) -> bool:
+        """Whether a process has ended, be there another one with its number."""
+        began = self._began.get(pid)
+        return began is None or began != start_time(pid)
 
     def _retire_threads(self) -> None:
         """Free the entries of dead threads whose segments have all been taken."""
@@ -205,6 +224,8 @@ class Drain:
             self._spool.append("processes", [{"process": self._processes[pid], "end": ended}])
         self.pids.discard(pid)
         self._processes.pop(pid, None)
+        self._began.pop(pid, None)
+        self._outside = {number: outside for number, outside in self._outside.items() if outside != pid}
         self.arena.answer()
 
     def _written(self, index: int) -> int:
@@ -276,12 +297,6 @@ def _depth(place: int, now: int) -> int:
     """The depth in q0 of a record whose start is the last possible one before ``now`` (see records.h)."""
     start = now - ((now - place) & _START_MASK)
     return ((place - start) >> layout.START_BITS) & ((1 << layout.DEPTH_BITS) - 1)
-
-
-def _count_calls(words: npt.NDArray[np.uint64]) -> int:
-    """Records that stand for a call (values behind an escape may be counted as one: an upper bound then)."""
-    functions = words[1::2] & np.uint64(_FUNCTION_MASK)
-    return int(((functions != 0) & (functions < layout.ESCAPE_FIRST)).sum())
 
 
 def _name_now(pid: int, tid: int) -> str:

@@ -18,11 +18,14 @@ from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.image import Reason
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
+from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.library import ModuleLibrary
+from shadowgraph.ops.processes import find_thread, runs, shares
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
 from shadowgraph.target.exits import ExitWatch
+from shadowgraph.target.vet import vet_process
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
 
@@ -53,10 +56,10 @@ class _Image:
 
     def lives(self) -> bool:
         """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
-        if _runs(self.process.pid) and _shares(self.process.pid, self.drain.arena.inode):
-            return True
-        others = (int(name) for name in os.listdir("/proc") if name.isdigit())
-        return any(_shares(pid, self.drain.arena.inode) for pid in others)
+        inode = self.drain.arena.inode
+        return shares(self.process.pid, inode) or any(
+            shares(int(name), inode) for name in os.listdir("/proc") if name.isdigit()
+        )
 
 
 class Recording:
@@ -95,6 +98,7 @@ class Recording:
         self._execs: dict[int, int] = {}
         self._gone: set[int] = set()
         self._pulse = threading.Event()
+        self._main_pid = 0
         self._status: int | None = None
 
     # --- from start to end ---
@@ -107,7 +111,7 @@ class Recording:
         started: Callable[[], None] | None = None,
     ) -> Result:
         """Start the program, record until it and all it started have ended, and say how it went."""
-        pid = launch.launch(path, arguments, environment)
+        pid = self._main_pid = launch.launch(path, arguments, environment)
         self.spool.append("clock", clock_pair(self.tick_base))
         try:
             self._enter(pid, first=True)
@@ -155,6 +159,9 @@ class Recording:
 
     def _enter(self, pid: int, *, first: bool = False) -> None:
         """Enter a program that has just been exec'ed, and let it run."""
+        if not first:
+            ptrace.set_options(pid, ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
+            vet_process(pid)
         launch.run_to_entry(pid)
         process = enter(pid, self.selection, self.capture, self.settings, self.library, self.ids, follow=self.follow)
         if first and process.hooked == 0 and not self.selection.names_modules():
@@ -277,7 +284,7 @@ class Recording:
         ended = dict(self._exits.ended)
         for image in list(self.images):
             for pid in list(image.drain.pids):
-                if pid in self._gone or pid in ended or not _runs(pid):
+                if pid in self._gone or pid in ended or image.drain.has_ended(pid):
                     image.drain.finish_process(pid, ended.get(pid, self._now()))
                 else:
                     self._exits.watch(pid)
@@ -300,9 +307,12 @@ class Recording:
         events = image.drain.arena.events
         for index in np.flatnonzero(events["state"] == layout.EVENT_ASKED).tolist():
             event = events[index]
-            pid, tid, kind = int(event["pid"]), int(event["tid"]), int(event["kind"])
+            kind, pid, tid = int(event["kind"]), *_who_asks(image, event)
             try:
+                if kind in (layout.EVENT_EXEC, layout.EVENT_LOADED):
+                    refuse_confined(pid)
                 if kind == layout.EVENT_EXEC:
+                    refuse_rights(pid, event["arguments"])
                     ptrace.seize(tid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
                     self._execs[tid] = pid
                 elif kind == layout.EVENT_EXEC_FAILED:
@@ -310,7 +320,7 @@ class Recording:
                 elif kind == layout.EVENT_LOADED:
                     self._hook_loaded(image, pid, tid)
             except (ShadowgraphError, OSError) as error:
-                self.notes.append(f"process {pid}: {error}")  # it has ended, or may not be traced: it is let go
+                self._note(f"not followed: {error}")  # it has ended, or may not be traced: it is let go
             event["state"] = layout.EVENT_ANSWERED
             image.drain.arena.answer()
 
@@ -351,7 +361,7 @@ class Recording:
                 try:
                     got, status = os.waitpid(who, os.WNOHANG | 0x40000000)
                 except ChildProcessError:
-                    if not _runs(pid):
+                    if not runs(pid):
                         self._execs.pop(tid, None)
                     continue
                 if got == who:
@@ -372,14 +382,18 @@ class Recording:
             except launch.EndedBeforeEntry as ended:
                 self._note_end(who, ended.status)
             except (ShadowgraphError, OSError) as error:
-                self.notes.append(f"not followed: {error}")
+                self._note(f"not followed: {error}")
                 ptrace.detach(who)
         else:
             ptrace.cont(who, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
 
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
     def _note_end(self, pid: int, status: int) -> None:
         self._gone.add(pid)
-        if self._status is None and self.images and pid == self.images[0].process.pid:
+        if self._status is None and pid == self._main_pid:
             self._status = status
 
     def _finish(self) -> None:
@@ -404,21 +418,8 @@ class Recording:
         self.spool.append("end", end)
 
 
-def _shares(pid: int, inode: int) -> bool:
-    """Whether a process maps the arena with this inode; never for ourselves."""
-    if pid == os.getpid():
-        return False
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            return any(line.split(None, 5)[4] == b"%d" % inode for line in file if b"memfd:shadowgraph" in line)
-    except OSError:
-        return False
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
+def _who_asks(image: _Image, event: Any) -> tuple[int, int]:
+    """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""
+    pid, tid = int(event["pid"]), int(event["tid"])
+    real = image.drain.pid_of(pid)
+    return (pid, tid) if real is None or real == pid else (real, find_thread(real, tid) or tid)

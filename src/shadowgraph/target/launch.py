@@ -9,13 +9,13 @@ import ctypes
 import errno
 import os
 import signal
-import stat
 import threading
 from collections.abc import Mapping, Sequence
 
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
 from shadowgraph.target.memory import AT_ENTRY, Memory, read_auxiliary_vector
+from shadowgraph.target.rights import WITHOUT_RIGHTS, rights_gained
 from shadowgraph.target.signals import TrapDisposition, inherited_dispositions
 
 __all__ = ["EndedBeforeEntry", "find_program", "launch", "original_environment", "run_to_entry"]
@@ -32,7 +32,9 @@ def find_program(name: str) -> str:
         candidates = [os.path.join(folder or ".", name) for folder in os.environ.get("PATH", os.defpath).split(":")]
     for path in candidates:
         if os.path.isfile(path) and os.access(path, os.X_OK):
-            _refuse_setuid(path)
+            rights = rights_gained(path)
+            if rights:
+                raise StartError(f"{path}: is {rights}; {WITHOUT_RIGHTS}. Run shadowgraph as root to trace it")
             return path
     shown = next((path for path in candidates if os.path.exists(path) and ("/" in name or os.path.isfile(path))), None)
     if shown is None:
@@ -43,17 +45,6 @@ def find_program(name: str) -> str:
     if not os.path.isfile(shown):
         raise StartError(f"{shown}: is not a regular file, so it cannot be run")
     raise StartError(f"{shown}: is not executable (chmod +x it, or name its interpreter first)")
-
-
-def _refuse_setuid(path: str) -> None:
-    status = os.stat(path)
-    foreign_user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
-    foreign_group = status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
-    if (foreign_user or foreign_group) and os.geteuid() != 0:
-        raise StartError(
-            f"{path}: is setuid or setgid; the kernel would run it without those rights while it is traced. "
-            "Run shadowgraph as root to trace it"
-        )
 
 
 def original_environment() -> list[bytes]:
@@ -84,6 +75,7 @@ def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, byte
     """Start a program and return its pid, stopped and traced just after its exec.
 
     ``arguments`` includes argument 0. The child inherits stdin, stdout, stderr, folder, signal mask and dispositions.
+    Until it is detached it dies with us: it has not begun, and may stand there with borrowed registers.
     """
     entries = original_environment() if environment is None else _entries(environment)
     become = _Become(path, [os.fsencode(argument) for argument in arguments], entries)
@@ -100,7 +92,7 @@ def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, byte
     os.close(go_read)
     os.close(error_write)
     try:
-        ptrace.seize(pid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
+        ptrace.seize(pid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
         os.write(go_write, b"g")
         status = ptrace.wait_stop(pid)
         while os.WIFSTOPPED(status) and ptrace.event_of(status) != ptrace.EVENT_EXEC:

@@ -14,6 +14,7 @@ from shadowgraph.errors import StartError
 __all__ = [
     "EVENT_EXEC",
     "EVENT_STOP",
+    "OPTION_EXIT_KILL",
     "OPTION_MARK_SYSTEM_CALLS",
     "OPTION_TRACE_EXEC",
     "SYSTEM_CALL_STOP",
@@ -28,6 +29,7 @@ __all__ = [
     "interrupt",
     "seize",
     "set_extended_state",
+    "set_options",
     "set_registers",
     "set_signal_mask",
     "step",
@@ -42,6 +44,7 @@ _SETREGS = 13
 _DETACH = 17
 _GETREGSET = 0x4204
 _SETREGSET = 0x4205
+_SETOPTIONS = 0x4200
 _SEIZE = 0x4206
 _INTERRUPT = 0x4207
 _GETSIGMASK = 0x420A
@@ -51,6 +54,7 @@ EVENT_EXEC = 4
 EVENT_STOP = 128
 OPTION_MARK_SYSTEM_CALLS = 1  # PTRACE_O_TRACESYSGOOD: stops at system calls have bit 7 set in their signal
 OPTION_TRACE_EXEC = 1 << EVENT_EXEC
+OPTION_EXIT_KILL = 1 << 20  # the tracee dies with its tracer
 SYSTEM_CALL_STOP = 0x85  # SIGTRAP with that bit
 
 _NT_X86_XSTATE = 0x202
@@ -112,6 +116,11 @@ def seize(tid: int, options: int = 0) -> None:
         _request(_SEIZE, tid, 0, options)
     except OSError as error:
         raise StartError(_why_not(tid, error)) from error
+
+
+def set_options(tid: int, options: int) -> None:
+    """Replace the options of a stopped thread; they end with detach()."""
+    _request(_SETOPTIONS, tid, 0, options)
 
 
 def _why_not(tid: int, error: OSError) -> str:

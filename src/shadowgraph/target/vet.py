@@ -7,7 +7,7 @@ import os
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Image, open_image
 
-__all__ = ["interpreter_of_script", "vet_program"]
+__all__ = ["interpreter_of_script", "vet_process", "vet_program"]
 
 _SCRIPT_DEPTH = 5  # as many #! lines may lead to each other (Linux: fs/exec.c)
 
@@ -37,9 +37,28 @@ def vet_program(path: str) -> Image:
         raise StartError(_for_script(path, program, reason)) from None
     except UsageError as error:
         raise StartError(_for_script(path, program, str(error))) from None
-    if image.interpreter is None:
-        raise StartError(f"{program}: is statically linked; only dynamically linked programs can be traced so far")
+    _refuse_static(image, program)
     return image
+
+
+def vet_process(pid: int) -> None:
+    """Look at what a process has exec'ed, before its first instruction; StartError if it cannot be traced."""
+    link = f"/proc/{pid}/exe"
+    try:
+        path = os.readlink(link)
+        image = open_image(link)
+    except OSError as error:
+        raise StartError(
+            f"process {pid}: its program cannot be read: {(error.strerror or str(error)).lower()}"
+        ) from None
+    except UsageError as error:
+        raise StartError(str(error).replace(link, path)) from None
+    _refuse_static(image, path)
+
+
+def _refuse_static(image: Image, path: str) -> None:
+    if image.interpreter is None:
+        raise StartError(f"{path}: is statically linked; only dynamically linked programs can be traced so far")
 
 
 def _for_script(path: str, program: str, reason: str) -> str:

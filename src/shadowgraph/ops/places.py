@@ -1,0 +1,52 @@
+"""What lies at the places of a ring segment, each 16 bytes as a record is (native/include/shadowgraph/records.h)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+
+__all__ = ["count_calls", "has_holes"]
+
+_FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
+
+Words = npt.NDArray[np.uint64]
+
+
+def has_holes(words: Words) -> bool:
+    """Whether a place is reserved and not yet filled: its second word is 0, and it does not hold captured values."""
+    zero = words[1::2] == 0
+    return bool(zero.any()) and bool((zero & ~_captured(words)).any())
+
+
+def count_calls(words: Words) -> int:
+    """How many records of calls there are."""
+    functions = words[1::2] & np.uint64(_FUNCTION_MASK)
+    calls = (functions != 0) & (functions < layout.ESCAPE_FIRST)
+    return int((calls & ~_captured(words)).sum())
+
+
+def _captured(words: Words) -> npt.NDArray[np.bool_]:
+    """Which places hold captured values, in which any bit pattern may stand, that of an escape too."""
+    second = words[1::2]
+    headers = np.flatnonzero((second & np.uint64(_FUNCTION_MASK) == layout.ESCAPE_VALUES) & (words[::2] == 0))
+    ends = headers + 1 + (second[headers] >> np.uint64(layout.FUNCTION_BITS)).astype(np.int64)
+    if (headers[1:] < ends[:-1]).any():
+        headers, ends = _not_within_others(headers, ends)
+    edges = np.zeros(len(second) + 1, np.int64)
+    np.add.at(edges, headers + 1, 1)
+    np.add.at(edges, np.minimum(ends, len(second)), -1)
+    return np.cumsum(edges[:-1]) > 0
+
+
+def _not_within_others(
+    headers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Without those that are captured values themselves."""
+    kept, at = [], 0
+    for index, (header, end) in enumerate(zip(headers.tolist(), ends.tolist(), strict=True)):
+        if header >= at:
+            kept.append(index)
+            at = end
+    return headers[kept], ends[kept]

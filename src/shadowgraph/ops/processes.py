@@ -1,0 +1,102 @@
+"""Processes as /proc shows them: whether they live, whether they share an arena, and which one a number means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+__all__ = ["filters_of", "find_process", "find_thread", "runs", "shares", "start_time"]
+
+_ARENA = b"memfd:shadowgraph"
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs: any of its threads. The first one is a zombie when it has ended before the others."""
+    return start_time(pid) is not None
+
+
+def start_time(pid: int) -> int | None:
+    """When a process began, in the kernel's ticks: with its number it says who it is. None if it has ended."""
+    fields = _stat(f"/proc/{pid}/stat")
+    if fields is None:
+        return None
+    if fields[0] in b"ZX" and not any(True for _ in _living_threads(pid)):
+        return None
+    return int(fields[19])
+
+
+def _stat(path: str) -> list[bytes] | None:
+    """The fields behind the name: state, parent ... (proc(5))."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+
+
+def _living_threads(pid: int) -> Iterator[int]:
+    try:
+        tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return
+    for tid in tids:
+        fields = _stat(f"/proc/{pid}/task/{tid}/stat")
+        if fields is not None and fields[0] not in b"ZX":
+            yield tid
+
+
+def shares(pid: int, inode: int) -> bool:
+    """Whether a process maps the arena with this inode; never for ourselves."""
+    fields = _stat(f"/proc/{pid}/stat")
+    if fields is None or pid == os.getpid():
+        return False
+    # A first thread that has ended shows no memory any more.
+    tid = pid if fields[0] not in b"ZX" else next(_living_threads(pid), None)
+    try:
+        with open(f"/proc/{pid}/task/{tid}/maps", "rb") as file:
+            return any(line.split(None, 5)[4] == b"%d" % inode for line in file if _ARENA in line)
+    except OSError:
+        return False
+
+
+def find_process(number: int, inode: int) -> int | None:
+    """The process that calls itself ``number`` and shares an arena; None if it has ended.
+
+    A process in a PID namespace of its own (a sandbox, a container) has another number for itself than we have.
+    """
+    if _own_number(f"/proc/{number}") == number and shares(number, inode):
+        return number
+    for name in os.listdir("/proc"):
+        if name.isdigit() and _own_number(f"/proc/{name}") == number and shares(int(name), inode):
+            return int(name)
+    return None
+
+
+def find_thread(pid: int, number: int) -> int | None:
+    """The thread of a process that calls itself ``number``."""
+    if _own_number(f"/proc/{pid}/task/{number}") == number:
+        return number
+    try:
+        tids = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return None
+    return next((int(tid) for tid in tids if _own_number(f"/proc/{pid}/task/{tid}") == number), None)
+
+
+def _own_number(folder: str) -> int | None:
+    """What the process or thread of a folder in /proc calls itself."""
+    numbers = _status(folder, "NSpid")
+    return int(numbers.split()[-1]) if numbers else None
+
+
+def filters_of(pid: int) -> int:
+    """How many seccomp filters hold a process; 0 where the kernel does not tell (before Linux 5.9)."""
+    return int(_status(f"/proc/{pid}", "Seccomp_filters") or 0)
+
+
+def _status(folder: str, name: str) -> str | None:
+    try:
+        with open(f"{folder}/status", errors="replace") as file:
+            return next((line.split(":", 1)[1].strip() for line in file if line.startswith(name + ":")), None)
+    except OSError:
+        return None
