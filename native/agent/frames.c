@@ -108,9 +108,14 @@ int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slo
         return 0;
     if (own == slot)
         return 1;
-    if (own < slot && sg_on_own_stack(thread, own) && sg_on_own_stack(thread, slot))
+    if (sg_on_own_stack(thread, own) && sg_on_own_stack(thread, slot)) {
+        if (own < slot)
+            return 1;
+        held = *(const uint64_t *)own; /* above the current call on the same stack: it can be read */
+    } else if (!sg_peek(own, &held)) {
         return 1;
-    return !sg_peek(own, &held) || held != sg_site_return(owner_of_slot(frame));
+    }
+    return held != sg_site_return(owner_of_slot(frame));
 }
 
 static int known_alive(const struct sg_thread *thread, const struct sg_frame *frame)
@@ -182,8 +187,11 @@ static struct sg_frame *new_block(struct sg_thread *thread, struct sg_frame *las
 static int step_up(struct sg_thread *thread, struct sg_frame *last, uint64_t slot)
 {
     struct sg_frame *frames = block_above(last);
-    if (!frames && thread->exhausted && thread->exhausted++ % 1024)
-        return 0; /* do not search everything at each call */
+    uint32_t vain = thread->exhausted;
+    if (!frames && vain && (vain & (vain - 1))) {
+        thread->exhausted++; /* do not search everything at each call, but at the 1st, 2nd, 4th, 8th ... of them */
+        return 0;
+    }
     if (!frames && thread->holes >= SG_BLOCK_FRAMES)
         frames = sg_holes_use(thread, last, slot, 0);
     if (!frames)
@@ -192,7 +200,7 @@ static int step_up(struct sg_thread *thread, struct sg_frame *last, uint64_t slo
         frames = sg_holes_use(thread, last, slot, 1);
     if (!frames)
         sg_threads_sweep(thread, 0xffffffff); /* what dead threads held is there for the next call */
-    thread->exhausted = !frames;
+    thread->exhausted = frames ? 0 : vain + 1;
     return frames && sg_swap_own(&thread->top, (uint64_t)last, (uint64_t)frames);
 }
 
