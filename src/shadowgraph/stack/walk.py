@@ -178,7 +178,7 @@ class Walk:
         target = self.codes.find(address - 1)
         whose = f"the return address of {_named(code, place.original)} ({address:#x})"
         if target is None:
-            where = self.codes.describe(address - 1)
+            where = self.codes.describe(address)
             raise Lost(f"{whose} lies in {where}: another tool has replaced it, or the code there was made at run time")
         if begins_context(target, address):
             return False
