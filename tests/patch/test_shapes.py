@@ -109,6 +109,17 @@ def test_all_shapes_do_the_same_when_all_are_hooked(far: bool) -> None:
         assert after.effect == before.effect, shapes.functions.name(shapes.functions.find(address))
 
 
+def test_all_shapes_do_the_same_with_calls_from_thunks() -> None:
+    shapes = Bench(build(HERE / "shapes.S", "shapes", *FIXED), real_calls=True)
+    row = shapes.row("call_register_early")
+    assert shapes.plan.flags[row] & PlanFlag.REAL_CALL
+    assert shapes.plan.flags[shapes.row("call_first")] & PlanFlag.REAL_CALL
+    assert shapes.plan.flags[shapes.row("call_next")] & PlanFlag.EMULATED_CALL
+    hooked = shapes.run(calls(), shapes.hookable())
+    for (address, _), before, after in zip(calls(), plain(), hooked, strict=True):
+        assert after.effect == before.effect, shapes.functions.name(shapes.functions.find(address))
+
+
 @pytest.mark.parametrize("name", names())
 def test_a_shape_does_the_same_when_it_alone_is_hooked(name: str) -> None:
     shapes = bench(False)

@@ -112,10 +112,10 @@ def random_state(seed: int, **registers: int) -> State:
 class Bench:
     """One image, planned, and the addresses at which it, its thunks and `enter` lie."""
 
-    def __init__(self, path: Path, *, far: bool = False) -> None:
+    def __init__(self, path: Path, *, far: bool = False, real_calls: bool = False) -> None:
         self.image: Image = open_image(path)
         self.functions: FunctionTable = read_functions(self.image)
-        self.plan: ModulePlan = plan_module(self.image, self.functions)
+        self.plan: ModulePlan = plan_module(self.image, self.functions, real_calls=real_calls)
         self.bias = BIAS if self.image.is_pie else 0
         self.low = min(part.address for part in self.image.segments) + self.bias & -4096
         self.high = (max(part.end for part in self.image.segments) + self.bias + 4095) & -4096
