@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ _AGENT_BY_GS = AGENT_PATH.with_name("agent-gs.so")
 
 _RTLD_NOW = 2
 _SYS_CLOSE = 3
+_FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what seccomp filters answer
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,11 @@ def inject(thread: RemoteThread, settings: Settings, caller_low: int, caller_siz
     memory.write(where, block.tobytes())
     file = thread.call(module.base + _symbol(image, "sg_start"))
     if file >= 1 << 63:
-        reason = os.strerror((1 << 64) - file).lower()
-        raise StartError(f"process {memory.pid}: no memory could be shared with it ({reason}); try a smaller --buffer")
+        code = (1 << 64) - file
+        remedy = "its sandbox forbids that" if code in _FORBIDDEN else "try a smaller --buffer"
+        raise StartError(
+            f"process {memory.pid}: no memory could be shared with it ({os.strerror(code).lower()}); {remedy}"
+        )
     own = os.open(f"/proc/{memory.pid}/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
     thread.system_call(_SYS_CLOSE, file)
     try:

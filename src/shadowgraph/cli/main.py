@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from typing import Any
 
 import click
 
-from shadowgraph.errors import ShadowgraphError
+from shadowgraph.errors import EXIT_CANNOT_START, ShadowgraphError
 
 __all__ = ["main"]
 
@@ -75,6 +76,23 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except (MemoryError, ImportError, OSError) as error:
+        sentence = _shortage(error)
+        if sentence is None:
+            raise
+        click.echo(f"shadowgraph: {sentence}", err=True)
+        sys.exit(EXIT_CANNOT_START)
+
+
+def _shortage(error: BaseException) -> str | None:
+    """What the machine, or a limit on this process, has too little of; None for any other error."""
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        return "too many open files; allow more (ulimit -n)"
+    # A library that cannot be mapped is an ImportError with the loader's words.
+    no_room = any(words in str(error) for words in ("failed to map", "cannot map", "cannot allocate"))
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or no_room:
+        return "there is not enough memory; allow more (ulimit -v, ulimit -d)"
+    return None
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_LARGEST_BUFFER = 64 << 30
+_DEEPEST = 0xFFFF  # what a record can say (native/include/shadowgraph/records.h)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIMES = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -96,7 +98,7 @@ class _OrderedRules(click.Command):
     help="Capture arguments and results: 'open(str path, i32 flags) -> i32'.",
 )
 @click.option("--auto-args", is_flag=True, help="Capture what debug information says of arguments and results.")
-@click.option("--depth", type=click.IntRange(min=1), help="Trace at most this many nested calls.")
+@click.option("--depth", type=click.IntRange(1, _DEEPEST), help="Trace at most this many nested calls.")
 @click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
 @click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
 @click.option(
@@ -133,9 +135,11 @@ class _Record:
 
     def run(self) -> int:
         """Do everything; the exit status."""
+        from shadowgraph.target.limits import raise_own_limits
         from shadowgraph.trace.finisher import Finisher
 
         _occupy_standard_files()
+        raise_own_limits()
         finisher = Finisher(_progress())
         try:
             return self._record(finisher)
@@ -152,7 +156,7 @@ class _Record:
         from shadowgraph.ops.values import Capture, parse_rule
         from shadowgraph.target.launch import find_program
         from shadowgraph.target.vet import vet_program
-        from shadowgraph.trace.folder import create_folder
+        from shadowgraph.trace.folder import OldTrace, create_folder
         from shadowgraph.trace.spool_writer import SpoolWriter
 
         options = self.options
@@ -161,8 +165,8 @@ class _Record:
         arguments = [options["program"], *options["arguments"]]
         output = options["output"] or Path(os.path.basename(path) + ".sgt")
         segment = 128 << 10
-        if options["buffer"] < 4 * segment:
-            raise UsageError("--buffer must be at least 512K")
+        if not 4 * segment <= options["buffer"] <= _LARGEST_BUFFER:
+            raise UsageError("--buffer must be at least 512K and at most 64G")
         policy = {"block": layout.POLICY_BLOCK, "drop": layout.POLICY_DROP, "overwrite": layout.POLICY_OVERWRITE}
         settings = Settings(
             policy=policy[options["on_full"]],
@@ -174,16 +178,20 @@ class _Record:
         capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
         selection = Selection(self.rules, everything=options["everything"], library_calls=options["libcalls"])
         metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": _folder_here()}
-        folder = create_folder(output, metadata, force=options["force"])
-        free = shutil.disk_usage(folder).free
-        limit = options["max_size"] or min(4 << 30, max(free // 10, 64 << 20))
+        old = OldTrace(output) if options["force"] else None
+        folder = create_folder(output, metadata)
+        limit = options["max_size"]
+        if limit is None:
+            limit = min(4 << 30, max(shutil.disk_usage(folder).free // 10, 64 << 20))
         spool = SpoolWriter(folder / "calls.spool", max_size=limit)
         recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
         restore = _pass_signals(recording)
         try:
-            result = recording.run(path, arguments)
+            result = recording.run(path, arguments, started=old.remove if old else None)
         except ShadowgraphError:  # the program could not be started: there is nothing to keep
             shutil.rmtree(folder, ignore_errors=True)
+            if old:
+                old.bring_back()
             raise
         finally:
             restore()
@@ -242,7 +250,8 @@ def _ticks(nanoseconds: int) -> int:
     first = clock_pair(0)
     time.sleep(0.02)
     last = clock_pair(0)
-    return nanoseconds * (last["tick"] - first["tick"]) // (last["monotonic_ns"] - first["monotonic_ns"])
+    ticks = nanoseconds * (last["tick"] - first["tick"]) // (last["monotonic_ns"] - first["monotonic_ns"])
+    return min(ticks, (1 << 63) - 1)
 
 
 def _pass_signals(recording: Any) -> Any:
@@ -317,6 +326,8 @@ def _summary(folder: Path, result: Result, manifest: dict[str, Any]) -> None:
         lines.append(f"… and {len(result.notes) - 5:,} more remarks")
     if result.stopped:
         lines.append(f"recording stopped before the program's end: {result.stopped}")
+    elif result.runs_on:
+        lines.append("recording was stopped before the program's end; the program runs on")
     lines.append(f"trace in {folder} (shadowgraph report {folder})")
     for line in lines:
         click.echo(f"shadowgraph: {line}", err=True)

@@ -19,6 +19,7 @@ from shadowgraph.image.runtimes import V8_RESOLVER
 from shadowgraph.ops.library import KnownModule, ModuleLibrary
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
+from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
@@ -115,7 +116,7 @@ def enter(
         bias = known.bias(executable)
         low = min(segment.address for segment in text) + bias
         high = max(segment.address + segment.memory_size for segment in text) + bias
-        with RemoteThread(tid, memory) as thread:
+        with lifted(tid), RemoteThread(tid, memory) as thread:
             choices = _choose(thread, modules, executable, selection, library)
             _add_own_hooks(choices, modules, library, follow=follow)
             agent = inject(thread, _complete(settings, modules, library, selection), low, high - low)
@@ -129,9 +130,9 @@ def enter(
 
 
 def _executable(pid: int, modules: list[Module]) -> Module:
-    path = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+    path = os.readlink(f"/proc/{pid}/exe")
     for module in modules:
-        if module.path == path:
+        if module.path in (path, path.removesuffix(" (deleted)")):
             return module
     raise StartError(f"{path}: its file is not among its mappings, so its functions cannot be found")
 
@@ -162,7 +163,7 @@ def _choose_in(module: Module, known: KnownModule, selection: Selection, *, is_e
         choice.flags = dict.fromkeys(range(len(functions)) if default else (), flags)
         return choice
     for row in range(len(functions)):
-        if selection.wants(module.name, functions.names(row), default=default):
+        if selection.wants(module.name, known.names(row), default=default):
             choice.flags[row] = flags
     return choice
 
@@ -196,7 +197,8 @@ def _choose_imports(
             row = _row_at(target, address - target.bias(module))
         if row < 0 or module is executable or is_agent(module):
             continue
-        if not selection.wants(module.name, [imported.name, *target.functions.names(row)], default=default):
+        names = [imported.name, *target.names(row)] if selection.rules else ()
+        if not selection.wants(module.name, names, default=default):
             continue
         choice = choices.setdefault(module.path, Choice(module, target))
         choice.flags.setdefault(row, flags)
@@ -305,11 +307,15 @@ def hook_choice(
     possible = plan.hookable[wanted]
     for refusal in choice.refused.values():
         process.refused[refusal] = process.refused.get(refusal, 0) + 1
-    for reason in plan.reason[wanted[~possible]].tolist():
-        process.refused[Reason(reason)] = process.refused.get(Reason(reason), 0) + 1
-    rows = np.sort(wanted[possible])
+    for row in wanted[~possible].tolist():
+        if not choice.flags[row] & layout.FLAG_SILENT:
+            reason = Reason(int(plan.reason[row]))
+            process.refused[reason] = process.refused.get(reason, 0) + 1
+    rows = np.sort(plan.with_lenders(wanted[possible]))
     if not len(rows):
         return
+    for row in set(rows.tolist()) - choice.flags.keys():  # lends the place for another one's jump
+        choice.flags[row] = layout.FLAG_SILENT
     flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
     variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
     numbers = _number(choice, rows, ids)
@@ -344,7 +350,7 @@ def _values(
     for index, row in enumerate(rows.tolist()):
         if choice.flags[row] & layout.FLAG_SILENT:
             continue
-        names = choice.known.functions.names(row)
+        names = choice.known.names(row) if capture.rules else []
         if row in choice.names:
             names = [choice.names[row], *names]
         signature = capture.signature(choice.module.name, names) or from_source.get(index)

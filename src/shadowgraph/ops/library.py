@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.image import FunctionTable, Image, Import, Reason, open_image, read_functions, read_imports
+from shadowgraph.image import (
+    FunctionTable,
+    Image,
+    Import,
+    Reason,
+    demangle,
+    open_image,
+    read_functions,
+    read_imports,
+)
+from shadowgraph.ops.selection import without_parameters
 from shadowgraph.patch import ModulePlan, plan_module
 from shadowgraph.target.modules import Module
 
@@ -56,13 +66,29 @@ class KnownModule:
         """Functions that must find their true return address also when a hooked function tail-calls them."""
         return np.isin(self.functions.refused, [Reason.NONE]) & np.isin(self.refusals, _NEED_TRUE_RETURN)
 
+    def names(self, row: int) -> list[str]:
+        """All names by which a user may mean a function: as in the file, readable, and that without its parameters."""
+        return [*self.functions.names(row), *self._readable.get(row, ())]
+
+    def readable_names(self) -> list[str]:
+        """One name of each function, readable and without parameters."""
+        readable, names = self._readable, enumerate(self.functions.preferred_names)
+        return [readable[row][1] if row in readable else name for row, name in names]
+
+    @cached_property
+    def _readable(self) -> dict[int, tuple[str, str]]:
+        names = self.functions.preferred_names
+        rows = [row for row, name in enumerate(names) if name.startswith(("_Z", "_R"))]
+        readable = demangle([names[row] for row in rows])
+        return {row: (text, without_parameters(text)) for row, text in zip(rows, readable, strict=True)}
+
     def plan(self, rows: npt.NDArray[np.int64]) -> ModulePlan:
         """What can be hooked of these rows. The plan has a row for every function; others may be planned as well."""
         if self._plan is None or not self._planned[rows].all():
             self._planned[rows] = True
             if self._planned.mean() > _MOST:
                 self._planned[:] = True
-            self._plan = plan_module(self.image, self.functions, only=np.flatnonzero(self._planned))
+            self._plan = plan_module(self.image, self.functions, np.flatnonzero(self._planned), self._plan)
         return self._plan
 
     @cached_property

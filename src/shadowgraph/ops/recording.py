@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.inject import Settings
+from shadowgraph.agent.inject import AGENT_PATH, Settings
 from shadowgraph.errors import ShadowgraphError, StartError
-from shadowgraph.image import Reason
+from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.library import ModuleLibrary
 from shadowgraph.ops.processes import find_thread, runs, shares
-from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.selection import Selection, nearest_names
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
 from shadowgraph.target.exits import ExitWatch
@@ -38,9 +38,10 @@ _CLOCK_SECONDS = 1.0
 
 @dataclass
 class Result:
-    """How a recording ended. ``status`` is the wait status of the program."""
+    """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``)."""
 
     status: int
+    runs_on: bool
     hooked: int
     refused: dict[Reason, int]
     notes: list[str]
@@ -135,7 +136,9 @@ class Recording:
             beat.join()
             self._exits.close()
         assert self._status is not None or self.stop
-        return Result(self._status or 0, self.hooked, self.refused, self.notes, self.spool.stopped)
+        return Result(
+            self._status or 0, self._status is None, self.hooked, self.refused, self.notes, self.spool.stopped
+        )
 
     def _abandon(self, pid: int) -> None:
         """The program could not be entered: nothing of it has run yet, so it is ended rather than left untraced."""
@@ -175,23 +178,17 @@ class Recording:
         ptrace.detach(pid)
 
     def _nothing_hooked(self, process: EnteredProcess) -> str:
-        if self.selection.rules and not process.refused:
-            wanted = ", ".join(rule.text for rule in self.selection.rules)
-            near = self._nearest_names(process)
-            return f"{process.program}: no function matches {wanted}{near}"
-        return f"{process.program}: none of its functions can be hooked; see `shadowgraph functions {process.program}`"
-
-    def _nearest_names(self, process: EnteredProcess) -> str:
-        import difflib
-
-        names: list[str] = []
-        for known in self.library.known():
-            names += known.functions.preferred_names
-        patterns = [rule.text.rpartition("!")[2].strip("*") for rule in self.selection.rules if rule.include]
-        close = [name for pattern in patterns for name in difflib.get_close_matches(pattern, set(names), 3, 0.6)]
-        close += [name for pattern in patterns for name in names if pattern and pattern.lower() in name.lower()][:3]
-        unique = list(dict.fromkeys(close))[:5]
-        return f"; the nearest names are {', '.join(unique)}" if unique else ""
+        wanted = [rule.text for rule in self.selection.rules if rule.include]
+        if wanted and not self.selection.matched & set(wanted):
+            names = (name for known in self.library.known() for name in known.readable_names())
+            return f"{process.program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}"
+        which = f"that match {', '.join(wanted)}" if wanted else "chosen"
+        why = max(process.refused, key=lambda reason: process.refused[reason], default=None)
+        reason = SENTENCES[why] if why is not None else "none is left"
+        return (
+            f"{process.program}: the functions {which} cannot be hooked: {reason}; "
+            f"see `shadowgraph functions {process.program}`"
+        )
 
     def _append_functions(self) -> None:
         if self.ids.new_modules:
@@ -405,8 +402,11 @@ class Recording:
             image.drain.arena.header["controller_pid"] = 0
             image.drain.finish(self._now())
             image.drain.arena.answer()
-        if self.hooked == 0 and self.selection.rules:
-            self.notes.append(f"no function matched {', '.join(rule.text for rule in self.selection.rules)}")
+        for rule in self.selection.rules:
+            if rule.text not in self.selection.matched:
+                ours = rule.include and rule.module is not None and rule.module(AGENT_PATH.name)
+                hint = "; Shadowgraph's own code is never traced" if ours else ""
+                self._note(f"no function matched {rule.text}{hint}")
         self._note_captures()
         build_ids = {known.path: known.image.build_id for known in self.library.known()}
         self.spool.append("metadata", {"build_ids": build_ids})

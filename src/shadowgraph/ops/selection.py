@@ -1,6 +1,7 @@
 """Which functions are traced: rules in the order they were given, the last one that matches a function wins.
 
-A rule includes or excludes. Its pattern is a glob (`parse_*`), or a regular expression after `re:`; `module!function`
+A rule includes or excludes, by any of a function's names: as in the file, or demangled, with or without parameters.
+Its pattern is a glob (`parse_*`), or a regular expression after `re:`; `module!function`
 restricts it to modules of that name (`libc.so*!mem*`), and a bare module pattern stands for all functions of a module.
 """
 
@@ -8,14 +9,16 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shadowgraph.errors import UsageError
 
-__all__ = ["LibraryCalls", "Rule", "Selection", "function_rule", "module_rule"]
+__all__ = ["LibraryCalls", "Rule", "Selection", "function_rule", "module_rule", "nearest_names", "without_parameters"]
 
 Matcher = Callable[[str], bool]
+
+_BEHIND_PARAMETERS = re.compile(r"( const| volatile| noexcept| ?&&?| \[[^\]]*\])*")
 
 
 class LibraryCalls:
@@ -85,6 +88,33 @@ def function_rule(text: str, *, include: bool) -> Rule:
 def module_rule(text: str) -> Rule:
     """The rule of --module: all functions of the modules that match."""
     return Rule(True, _matcher(text), lambda name: True, text)
+
+
+def nearest_names(patterns: Sequence[str], names: Iterable[str]) -> str:
+    """What a user may have meant by patterns that match nothing, as the end of a sentence; "" if there is nothing."""
+    import difflib
+
+    known = list(dict.fromkeys(names))
+    found: list[str] = []
+    for pattern in patterns:
+        plain = pattern.removeprefix("re:").rpartition("!")[2].strip("*^$")
+        close = difflib.get_close_matches(plain, known, 3, 0.6)
+        found += close + [name for name in known if plain and plain.lower() in name.lower()][:3]
+    shown = list(dict.fromkeys(found))[:5]
+    return f"; the nearest names are {', '.join(shown)}" if shown else ""
+
+
+def without_parameters(name: str) -> str:
+    """A readable C++ name without its list of parameters and what follows it: `f(int) const` is `f`."""
+    end = name.rfind(")")
+    if not _BEHIND_PARAMETERS.fullmatch(name, end + 1):  # "(anonymous namespace)::f" has none
+        return name
+    depth = 0
+    for at in range(end, -1, -1):
+        depth += (name[at] == ")") - (name[at] == "(")
+        if depth == 0:
+            return name[:at] or name
+    return name
 
 
 def _matcher(pattern: str) -> Matcher:

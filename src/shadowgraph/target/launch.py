@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import signal
 import threading
 from collections.abc import Mapping, Sequence
 
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
+from shadowgraph.target.limits import inherited_limits
 from shadowgraph.target.memory import AT_ENTRY, Memory, read_auxiliary_vector
 from shadowgraph.target.rights import WITHOUT_RIGHTS, rights_gained
 from shadowgraph.target.signals import TrapDisposition, inherited_dispositions
@@ -114,12 +116,15 @@ class _Become:
         self._arguments = _vector(arguments)
         self._environment = _vector(environment)
         self._dispositions = inherited_dispositions()
+        self._limits = inherited_limits()
 
     def run(self, mask: set[int | signal.Signals], go: int, error: int) -> None:
         """Wait to be seized, undo what Python and we have done to signals, exec. Never returns."""
         try:
             for number, disposition in self._dispositions.items():
                 signal.signal(number, disposition)
+            for kind, limits in self._limits.items():
+                resource.setrlimit(kind, limits)
             if os.read(go, 1) == b"g":
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 # os.execve refuses environments that execve(2) does not.

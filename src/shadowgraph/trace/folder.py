@@ -24,6 +24,7 @@ __all__ = [
     "SUFFIX",
     "THREADS",
     "TRACE_VERSION",
+    "OldTrace",
     "create_folder",
     "newest_trace",
     "read_manifest",
@@ -66,8 +67,49 @@ def create_folder(path: Path | str, metadata: dict[str, Any], *, force: bool = F
     return folder
 
 
+class OldTrace:
+    """A trace that is to be replaced, out of the way until it is known that there will be a new one.
+
+    ``path`` need not exist. UsageError where something else is there.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self._aside: Path | None = None
+        if not self._path.exists() and not self._path.is_symlink():
+            return
+        _refuse_others(self._path, force=True)
+        aside = self._path.with_name(f".{self._path.name}.{os.getpid()}.old")
+        try:
+            self._path.rename(aside)
+        except OSError as error:
+            raise UsageError(f"{self._path}: the old trace cannot be replaced: {error.strerror}") from None
+        self._aside = aside
+
+    def remove(self) -> None:
+        """The new trace has begun."""
+        if self._aside is not None:
+            shutil.rmtree(self._aside, ignore_errors=True)
+            self._aside = None
+
+    def bring_back(self) -> None:
+        """There is no new one; its folder is gone already."""
+        if self._aside is not None:
+            self._aside.rename(self._path)
+            self._aside = None
+
+
 def _make_way(folder: Path, force: bool) -> None:
     """Remove a trace that is to be replaced."""
+    _refuse_others(folder, force)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: the old trace cannot be removed: {error.strerror}") from None
+
+
+def _refuse_others(folder: Path, force: bool) -> None:
+    """UsageError for what is no trace, or may not be replaced."""
     if not folder.is_dir() or folder.is_symlink():
         raise UsageError(f"{folder}: exists and is not a trace folder; choose another name with -o")
     if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
@@ -77,10 +119,6 @@ def _make_way(folder: Path, force: bool) -> None:
     strangers = sorted(item.name for item in folder.iterdir() if not _is_ours(item.name))
     if strangers:
         raise UsageError(f"{folder}: holds files that are not of a trace ({strangers[0]}); it will not be removed")
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise UsageError(f"{folder}: the old trace cannot be removed: {error.strerror}") from None
 
 
 def _is_ours(name: str) -> bool:
