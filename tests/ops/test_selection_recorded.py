@@ -1,0 +1,133 @@
+"""What --function, --not, --module, --libcalls and --all choose of a real program and its library."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import PROGRAMS, compile_files, scratch_folder
+from tests.support.counts import Counts, read_counts
+from tests.support.manners import Ended, recorder, run
+from tests.support.traces import plain_names
+
+DIRECT = {"library_direct": 10, "malloc": 1, "free": 1}
+OWN = {
+    "main": 1,
+    "plain": 10,
+    "parse_float": 10,
+    "parse_int": 10,
+    "shapes::grow": 10,
+    "shapes::Circle::area": 10,
+    "shapes::Circle::operator<": 10,
+    "doubled<int>": 10,
+    "doubled<double>": 10,
+}
+IMPORTS_OF_LIBC = {"printf", "malloc", "free", "__libc_start_main", "__cxa_finalize"}
+
+
+@cache
+def program() -> Path:
+    """selection.cpp with its library beside it."""
+    folder = scratch_folder() / "selection"
+    folder.mkdir()
+    library = folder / "libselection.so"
+    compile_files("gcc", [PROGRAMS / "selection.library.c"], library, ("-O1", "-shared", "-fPIC"))
+    linked = (f"-L{folder}", "-lselection", f"-Wl,-rpath,{folder}", "-lselection")
+    compile_files("gcc", [PROGRAMS / "selection.cpp"], folder / "selection", ("-O1", *linked))
+    return folder / "selection"
+
+
+def recorded(*options: str, tmp_path: Path) -> tuple[Ended, Counts]:
+    trace = tmp_path / "t.sgt"
+    ended = run([*recorder(*options, trace=trace), str(program())])
+    return ended, read_counts(trace)
+
+
+def chosen(*options: str, tmp_path: Path) -> dict[str, int]:
+    """How often the functions of the program and its library, malloc and free were called, as the trace says."""
+    ended, counts = recorded(*options, tmp_path=tmp_path)
+    assert (ended.output, ended.errors, ended.status) == (run([str(program())]).output, "", 0)
+    names = list(counts.calls)
+    interesting = {*OWN, *DIRECT, "library_inner", "library_unused"}
+    found: dict[str, int] = {}
+    for name, plain in zip(names, plain_names(names), strict=True):
+        short = plain.rpartition(" ")[2] if "doubled" in plain else plain
+        if short in interesting:
+            found[short] = found.get(short, 0) + counts.calls[name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", OWN | DIRECT),
+        ("--libcalls none", OWN),
+        ("--libcalls direct", OWN | DIRECT),
+        ("-f plain", {"plain": 10}),
+        ("-f parse_*", {"parse_int": 10, "parse_float": 10}),
+        ("-f parse_int", {"parse_int": 10}),
+        ("-f parse_int(int)", {"parse_int": 10}),
+        ("-f _Z9parse_inti", {"parse_int": 10}),
+        ("-f shapes::*", {"shapes::grow": 10, "shapes::Circle::area": 10, "shapes::Circle::operator<": 10}),
+        ("-f shapes::Circle::area", {"shapes::Circle::area": 10}),
+        ("-f re:^shapes::Circle::(area|operator<)", {"shapes::Circle::area": 10, "shapes::Circle::operator<": 10}),
+        ("-f *doubled<*", {"doubled<int>": 10, "doubled<double>": 10}),
+        ("-f parse_* -n parse_int", {"parse_float": 10}),
+        ("-n parse_int -f parse_*", OWN | DIRECT),
+        ("-f parse_* -n parse_int -f parse_int", {"parse_int": 10, "parse_float": 10}),
+        ("-n * --libcalls none -f main", {"main": 1}),
+        ("-n shapes::*", {k: v for k, v in (OWN | DIRECT).items() if "shapes" not in k}),
+        ("-n malloc -n free", OWN | {"library_direct": 10}),
+        ("-f malloc", {"malloc": 1}),
+        ("-f malloc --libcalls none -f plain", {"plain": 10}),
+        ("-f library_*", {"library_direct": 10}),
+        ("-m libselection.so", {"library_direct": 10, "library_inner": 10}),
+        ("-m libselection*", {"library_direct": 10, "library_inner": 10}),
+        ("-m selection", OWN),
+        ("-m re:^lib.*tion -n *inner", {"library_direct": 10}),
+        ("-f libselection.so!*inner", {"library_inner": 10}),
+        ("-f selection!plain -f libsel*!library_inner", {"plain": 10, "library_inner": 10}),
+        ("-n libselection.so!*", OWN | {"malloc": 1, "free": 1}),
+        ("-f plain -m libselection.so", {"plain": 10, "library_direct": 10, "library_inner": 10}),
+        ("--all -n libc.so*!* -n ld-*!*", OWN | {"library_direct": 10, "library_inner": 10}),
+    ],
+)
+def test_options_choose(options: str, expected: dict[str, int], tmp_path: Path) -> None:
+    assert chosen(*options.split(), tmp_path=tmp_path) == expected
+
+
+def test_all_library_calls_are_those_that_libraries_make_too(tmp_path: Path) -> None:
+    direct = recorded("--libcalls", "direct", tmp_path=tmp_path)[1]
+    every = recorded("--force", "--libcalls", "all", tmp_path=tmp_path)[1]
+    assert every.calls["library_direct"] == direct.calls["library_direct"] == 10
+    assert every.calls["malloc"] > direct.calls["malloc"] == 1  # printf makes a buffer
+    assert "library_inner" not in every.calls
+
+
+def test_all_is_all_functions_of_all_modules(tmp_path: Path) -> None:
+    counts = recorded("--all", tmp_path=tmp_path)[1]
+    called = {counts.modules[name] for name in counts.calls}
+    assert {"selection", "libselection.so", "libc.so.6"} <= called
+    assert counts.calls["library_inner"] == 10
+
+
+def test_the_agents_own_functions_are_never_hooked(tmp_path: Path) -> None:
+    for options in (("--all",), ("-m", "*agent*", "-f", "main"), ("-m", "*", "-f", "agent.so!*")):
+        counts = recorded("--force", *options, tmp_path=tmp_path)[1]
+        assert not [name for name, module in counts.modules.items() if "agent" in module]
+
+
+def test_that_the_agent_is_never_hooked_is_said_to_whom_asks_for_it(tmp_path: Path) -> None:
+    command = recorder("-m", "agent.so", "-f", "main", trace=tmp_path / "t.sgt")
+    ended = run([*(word for word in command if word != "-q"), str(program())])
+    assert "shadowgraph: no function matched agent.so; Shadowgraph's own code is never traced" in ended.errors
+
+
+def test_rules_that_were_for_nothing_are_named(tmp_path: Path) -> None:
+    command = recorder("-f", "main", "-f", "mian", "-n", "plian", trace=tmp_path / "t.sgt")
+    ended = run([*(word for word in command if word != "-q"), str(program())])
+    assert "no function matched mian\n" in ended.errors
+    assert "no function matched plian\n" in ended.errors
+    assert "matched main" not in ended.errors
