@@ -37,7 +37,7 @@ def available() -> bool:
 
 
 def stack(pid: int) -> list[int]:
-    """The program counters of a stopped thread, newest first, as libdw finds them; it reads the process anew each time."""
+    """The program counters of a stopped thread, newest first, as libdw finds them; the process is read anew."""
     library = _library()
     assert library is not None
     functions = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _CALLBACKS)

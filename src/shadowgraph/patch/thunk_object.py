@@ -234,9 +234,7 @@ class _File:
             loaded(b".text", _SHF_EXEC, layout.thunk_base, code),
             loaded(b".data", _SHF_WRITE, layout.record_base, self._dynamic - layout.record_base),
             loaded(b".eh_frame_hdr", 0, layout.unwind_base, self.table_at),
-            loaded(
-                b".eh_frame", 0, layout.unwind_base + self.table_at, len(self.unwind) - self.table_at
-            ),
+            loaded(b".eh_frame", 0, layout.unwind_base + self.table_at, len(self.unwind) - self.table_at),
             _Section(b".symtab", _SHT_SYMTAB, 0, 0, symbols_at, len(self.symbols), 6, len(self.symbols) // 24, 24),
             _Section(b".strtab", _SHT_STRTAB, 0, 0, strings_at, len(self.strings)),
         ]
