@@ -10,37 +10,25 @@ write a tail call as an unconditional jump (clang at -Oz may not).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import numpy.typing as npt
 
+from shadowgraph.patch.draft import Draft, Rows
 from shadowgraph.patch.jumps import JumpKind, Jumps
-from shadowgraph.patch.owners import NOBODY, Owners
-from shadowgraph.patch.references import addresses_in_data, immediates_in_code
-from shadowgraph.patch.text import Text
-
-if TYPE_CHECKING:
-    from shadowgraph.image.image import Image
+from shadowgraph.patch.owners import NOBODY
 
 __all__ = ["cold_rows"]
 
 
-def cold_rows(
-    image: Image, text: Text, owners: Owners, nameless: npt.NDArray[np.int64], jumps: Jumps
-) -> npt.NDArray[np.int64]:
+def cold_rows(draft: Draft, nameless: Rows, jumps: Jumps) -> Rows:
     """Which of the rows ``nameless`` are cold parts. ``jumps`` must hold every confirmed jump and reference to them."""
-    target = owners.rows_at(jumps.target)
-    source = np.where(jumps.owner == NOBODY, NOBODY, owners.row[jumps.owner])
-    start = np.zeros(int(max(owners.row.max(initial=0), nameless.max(initial=0))) + 1, np.int64)
-    start[owners.row[owners.row != NOBODY]] = owners.start[owners.row != NOBODY]
+    target, source = draft.owners.rows_at(jumps.target), draft.source_row(jumps)
     foreign = (target != NOBODY) & (source != target)
     entered = np.unique(target[foreign & (jumps.kind == JumpKind.CONDITIONAL)])
     used = (target != NOBODY) & (jumps.kind >= JumpKind.CALL)
     suspects = nameless[np.isin(nameless, entered) & ~np.isin(nameless, target[used])]
-    marks = text.marks()
-    marks[start[suspects]] = 1
-    held = addresses_in_data(image, text, marks)
-    if not image.is_pie:
-        held = np.concatenate([held, immediates_in_code(text, marks)])
-    return suspects[~np.isin(start[suspects], held)]
+    marks = draft.text.marks()
+    marks[draft.start[suspects]] = 1
+    held = draft.references.addresses(marks, in_tables=False)
+    if not draft.image.is_pie:
+        held = np.concatenate([held, draft.references.immediates(marks)])
+    return suspects[~np.isin(draft.start[suspects], held)]

@@ -35,10 +35,10 @@ def resolve_collisions(draft: Draft) -> None:
     for offset in range(1, JUMP_SIZE):
         inner[draft.patch[rows] + offset] = marks[draft.patch[rows] + offset] = _INNER
     found = draft.find(marks, _worth_decoding(draft, marks, nameless))
-    draft.reason[cold_rows(draft.image, draft.text, draft.owners, nameless, found)] = Reason.COLD_PART
+    draft.reason[cold_rows(draft, nameless, found)] = Reason.COLD_PART
     from_parts = _judge_jumps_to_entries(draft, found.take(marks[found.target] == _ENTRY))
     _judge_jumps_inside(draft, found.take(marks[found.target] == _INNER))
-    _judge_references(draft, draft.references(inner))
+    _judge_references(draft, draft.led_to(inner))
     _settle_loops(draft, from_parts)
 
 
@@ -163,5 +163,5 @@ def _is_entered(draft: Draft, rows: Rows, sizes: Places) -> npt.NDArray[np.bool_
     found, index = found.take(index != NOBODY), index[index != NOBODY]
     first = draft.patch[rows][index]
     inside = (found.source >= first) & (found.end <= first + sizes[index]) & (found.kind <= JumpKind.CONDITIONAL)
-    referenced = draft.row_within(rows, sizes, draft.references(marks))
+    referenced = draft.row_within(rows, sizes, draft.led_to(marks))
     return np.isin(np.arange(len(rows)), np.concatenate([index[~inside], referenced]))

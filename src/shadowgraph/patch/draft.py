@@ -12,7 +12,7 @@ from shadowgraph.image.reasons import Reason
 from shadowgraph.patch.jumps import Jumps, confirmed, find_jumps, no_jumps
 from shadowgraph.patch.owners import NOBODY, Owners
 from shadowgraph.patch.recipes import RecipeBook
-from shadowgraph.patch.references import addresses_in_data, targets_of_tables
+from shadowgraph.patch.references import References
 from shadowgraph.patch.text import Marks, Places, Text
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Draft:
         self.functions = functions
         self.text = Text(image)
         self.owners = Owners(self.text, functions)
+        self.references = References(image, self.text, self.owners)
         self.book = RecipeBook(previous.recipes if previous is not None else (), real_calls=real_calls)
         count = len(functions)
         self.start = self.text.places(functions.start)
@@ -132,10 +133,10 @@ class Draft:
             candidates = candidates.take(wanted(candidates))
         return candidates.take(confirmed(self.text, self.owners, candidates))
 
-    def references(self, marks: Marks) -> Places:
+    def led_to(self, marks: Marks) -> Places:
         """Marked places that tables lead to."""
-        in_data = addresses_in_data(self.image, self.text, marks, self.owners)
-        return np.concatenate([in_data, targets_of_tables(self.image, self.text, self.owners, marks)])
+        found = [self.references.addresses(marks, in_tables=True), self.references.table_targets(marks)]
+        return np.concatenate(found)
 
     def source_row(self, jumps: Jumps) -> Rows:
         """The function that each jump is part of, NOBODY for cold parts and unowned text."""

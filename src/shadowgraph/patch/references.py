@@ -16,6 +16,7 @@ one depth for each place; and landing pad 0 of a call-site table means "none".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,79 +30,108 @@ if TYPE_CHECKING:
 
 # An Elf64_Rela is an offset, an info and an addend.
 _RELOCATION_WORDS = 3
-
-__all__ = ["addresses_in_data", "immediates_in_code", "targets_of_tables"]
-
-
-def addresses_in_data(image: Image, text: Text, marks: Marks, owners: Owners | None = None) -> Places:
-    """Marked places whose address stands in an aligned word of data, each once.
-
-    With ``owners``, only those that stand in a table: next to another address within the same function.
-    """
-    found = [np.zeros(0, np.int64)]
-    for segment in image.segments:
-        skip = -segment.address % 8
-        size = (segment.file_size - skip) // 8 * 8
-        if segment.executable or size <= 0:
-            continue
-        words = np.frombuffer(image.read(segment.address + skip, size), "<u8")
-        places = (words - np.uint64(text.base)).view(np.int64)
-        index = np.flatnonzero(places.view(np.uint64) < np.uint64(text.size))
-        index = index[marks[places[index]] != 0]
-        if owners is not None and len(index):
-            index = index[_has_neighbour(places, index, owners)]
-        found.append(places[index])
-    return np.unique(np.concatenate(found))
+_CHUNK = 1 << 20
 
 
-def _has_neighbour(words: Places, index: npt.NDArray[np.int64], owners: Owners) -> npt.NDArray[np.bool_]:
-    """Whether the word before or behind, or that of the relocation before or behind, leads into the same function."""
-    mine = owners.rows_at(words[index])
-    result = np.zeros(len(index), np.bool_)
-    for distance in (-_RELOCATION_WORDS, -1, 1, _RELOCATION_WORDS):
-        other = np.clip(index + distance, 0, len(words) - 1)
-        result |= (other != index) & (owners.rows_at(words[other]) == mine)
-    return result
+class References:
+    """What the data of an image, and the addresses that its code loads, say about text; looked through once."""
 
+    def __init__(self, image: Image, text: Text, owners: Owners) -> None:
+        self._image, self._text, self._owners = image, text, owners
 
-def immediates_in_code(text: Text, marks: Marks) -> Places:
-    """Marked places whose 32-bit address stands anywhere in text: what code at fixed addresses may load."""
-    dwords = text.dwords()
-    found = [np.zeros(0, np.int64)]
-    for first, last in text.ranges:
-        for start in range(first, last, 1 << 20):
-            places = dwords[start : min(start + (1 << 20), last)].view(np.uint32) - np.uint32(text.base & 0xFFFFFFFF)
-            places = places[places < text.size].astype(np.int64)
-            found.append(places[marks[places] != 0])
-    return np.unique(np.concatenate(found))
+    def addresses(self, marks: Marks, *, in_tables: bool) -> Places:
+        """Marked places whose address stands in an aligned word of data, each once.
 
+        With ``in_tables``, only those next to another address within the same function.
+        """
+        found = [np.zeros(0, np.int64)]
+        for places, index, target in self._words:
+            hits = np.flatnonzero(marks[target])
+            if in_tables and len(hits):
+                hits = hits[self._has_neighbour(places, index[hits])]
+            found.append(target[hits])
+        return np.unique(np.concatenate(found))
 
-def targets_of_tables(image: Image, text: Text, owners: Owners, marks: Marks) -> Places:
-    """Marked places that a table of 32-bit distances leads to from the function that they belong to, each once.
+    def immediates(self, marks: Marks) -> Places:
+        """Marked places whose 32-bit address stands anywhere in text: what code at fixed addresses may load."""
+        dwords = self._text.dwords()
+        found = [np.zeros(0, np.int64)]
+        for first, last in self._text.ranges:
+            for start in range(first, last, _CHUNK):
+                numbers = dwords[start : min(start + _CHUNK, last)].view(np.uint32)
+                places = numbers - np.uint32(self._text.base & 0xFFFFFFFF)
+                places = places[places < self._text.size].astype(np.int64)
+                found.append(places[marks[places] != 0])
+        return np.unique(np.concatenate(found))
 
-    A table whose `lea` lies in no function (or in the cold part of one) may lead anywhere.
-    """
-    source, table = _addresses_loaded(text)
-    owner = owners.rows_at(source)
-    order = np.lexsort((owner, table))
-    table, owner = table[order], owner[order]
-    first = np.append(True, (np.diff(table) != 0) | (np.diff(owner) != 0))[: len(table)]
-    table, owner = table[first], owner[first]
-    starts = np.unique(table)
-    limit = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, table, side="right")]
-    found = [np.zeros(0, np.int64)]
-    for segment in image.segments:
-        if segment.writable or segment.file_size < 4:
-            continue
-        offset = segment.address - text.base
-        data = np.frombuffer(image.read(segment.address, segment.file_size), np.uint8)
-        chosen = (table >= offset) & (table < offset + segment.file_size)
-        end = np.minimum(limit[chosen], offset + segment.file_size)
-        for reached, of in _follow(data, offset, table[chosen], end, owner[chosen], text.size):
-            marked = marks[reached] != 0
-            target, of_table = reached[marked], of[marked]
-            found.append(target[(of_table == NOBODY) | (of_table == owners.rows_at(target))])
-    return np.unique(np.concatenate(found))
+    def table_targets(self, marks: Marks) -> Places:
+        """Marked places that a table of 32-bit distances leads to from the function that they belong to, each once.
+
+        A table whose `lea` lies in no function (or in the cold part of one) may lead anywhere.
+        """
+        target, owner = self._entries
+        hits = np.flatnonzero(marks[target])
+        target, owner = target[hits], owner[hits]
+        return np.unique(target[(owner == NOBODY) | (owner == self._owners.rows_at(target))])
+
+    @cached_property
+    def _words(self) -> list[tuple[Places, npt.NDArray[np.int64], Places]]:
+        """For each segment of data: its words as places, the indexes of those that lie in text, and these."""
+        found = []
+        for segment in self._image.segments:
+            skip = -segment.address % 8
+            size = (segment.file_size - skip) // 8 * 8
+            if segment.executable or size <= 0:
+                continue
+            words = self._image.view(segment.address + skip, size).view("<u8")
+            places = (words - np.uint64(self._text.base)).view(np.int64)
+            index = np.flatnonzero(places.view(np.uint64) < np.uint64(self._text.size))
+            found.append((places, index, places[index]))
+        return found
+
+    def _has_neighbour(self, words: Places, index: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether the next word or relocation on either side leads into the same function."""
+        mine = self._owners.rows_at(words[index])
+        result = np.zeros(len(index), np.bool_)
+        for distance in (-_RELOCATION_WORDS, -1, 1, _RELOCATION_WORDS):
+            other = np.clip(index + distance, 0, len(words) - 1)
+            result |= (other != index) & (self._owners.rows_at(words[other]) == mine)
+        return result
+
+    @cached_property
+    def _entries(self) -> tuple[Places, npt.NDArray[np.int64]]:
+        """Where the entries of all tables lead, and the row of the function that loads the table's address."""
+        source, table = self._addresses_loaded()
+        owner = self._owners.rows_at(source)
+        order = np.lexsort((owner, table))
+        table, owner = table[order], owner[order]
+        first = np.append(True, (np.diff(table) != 0) | (np.diff(owner) != 0))[: len(table)]
+        table, owner = table[first], owner[first]
+        starts = np.unique(table)
+        limit = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, table, side="right")]
+        targets, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for segment in self._image.segments:
+            if segment.writable or segment.file_size < 4:
+                continue
+            offset = segment.address - self._text.base
+            data = self._image.view(segment.address, segment.file_size)
+            chosen = (table >= offset) & (table < offset + segment.file_size)
+            end = np.minimum(limit[chosen], offset + segment.file_size)
+            for target, of in _follow(data, offset, table[chosen], end, owner[chosen], self._text.size):
+                targets.append(target)
+                owners.append(of)
+        return np.concatenate(targets), np.concatenate(owners)
+
+    def _addresses_loaded(self) -> tuple[Places, Places]:
+        """Every place that could be a `lea` of a rip-relative address, and that address."""
+        data, dwords = self._text.data, self._text.dwords()
+        sources, targets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for first, last in self._text.ranges:
+            source = np.flatnonzero(data[first:last] == 0x8D) + first
+            source = source[(data[source + 1] & 0xC7) == 0x05]
+            sources.append(source)
+            targets.append(source + 6 + dwords[source + 2])
+        return np.concatenate(sources), np.concatenate(targets)
 
 
 def _follow(
@@ -117,15 +147,3 @@ def _follow(
         alive = (target >= 0) & (target < size)
         table, entry, end, owner = table[alive], entry[alive] + 4, end[alive], owner[alive]
         yield target[alive], owner
-
-
-def _addresses_loaded(text: Text) -> tuple[Places, Places]:
-    """Every place that could be a `lea` of a rip-relative address, and that address."""
-    dwords = text.dwords()
-    sources, targets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for first, last in text.ranges:
-        source = np.flatnonzero(text.data[first:last] == 0x8D) + first
-        source = source[(text.data[source + 1] & 0xC7) == 0x05]
-        sources.append(source)
-        targets.append(source + 6 + dwords[source + 2])
-    return np.concatenate(sources), np.concatenate(targets)

@@ -188,7 +188,7 @@ def _leave_out_entered(draft: Draft, offers: dict[int, list[_Hole]]) -> None:
     found = draft.find(marks)
     entered = draft.text.marks()
     entered[found.target[~_is_displaced_too(draft, found, holes)]] = 1
-    entered[draft.references(marks)] = 1
+    entered[draft.led_to(marks)] = 1
     for row, offer in offers.items():
         offers[row] = [hole for hole in offer if not _is_touched(draft, hole, entered)]
 
