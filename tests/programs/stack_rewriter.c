@@ -40,6 +40,7 @@ static void *made_at_run_time(void)
 
 TRACED void tells_apart(void)
 {
+    sink = 7;
     stop_here();
     sink++;
 }

@@ -242,6 +242,11 @@ TRACED long pushes(long n, long m)
     return leaf(n) + leaf(m) + room[n & 63];
 }
 
+/* A call among the first instructions, which is made from its place. */
+extern long calls_second(long n);
+__asm__(".text\n.type calls_second, @function\ncalls_second:\n.cfi_startproc\n\tsub $8, %rsp\n.cfi_def_cfa_offset 16\n"
+        "\tcall leaf\n\tadd $8, %rsp\n.cfi_def_cfa_offset 8\n\tret\n.cfi_endproc\n.size calls_second, . - calls_second\n");
+
 TRACED long through_pointer(long (*function)(long), long n) { return function(n) + 1; }
 
 TRACED long tail_last(long n) { return n * 3; }
@@ -283,6 +288,7 @@ TRACED void scenario(void)
 {
     sink = pushes(2, 3);
     sink = through_pointer(leaf, 4);
+    sink = calls_second(1);
     sink = tail_first(5);
     sink = recurse(34);
     fill_ring(80);

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.build import PROGRAMS, build, compile_files, scratch_folder
 from tests.support.graphs import Graph
-from tests.support.traces import Trace, read_trace
+from tests.support.traces import Trace, names_by_address, read_trace
 
 __all__ = [
     "Outcome",
@@ -135,8 +135,10 @@ def functions_of(program: Path) -> list[dict[str, object]]:
 
 
 def refused_names(program: Path) -> dict[str, str]:
-    """The functions that cannot be hooked, with the reason given for each."""
-    return {str(row["function"]): str(row["reason"]) for row in functions_of(program) if not row["hookable"]}
+    """The functions that cannot be hooked, with the reason given for each; by their real names where it is stripped."""
+    real = names_by_address(program)
+    rows = [row for row in functions_of(program) if not row["hookable"]]
+    return {real.get(int(str(row["address"])), str(row["function"])): str(row["reason"]) for row in rows}
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from pyarrow import parquet
 
-__all__ = ["KINDS", "Trace", "plain_names", "read_trace"]
+__all__ = ["KINDS", "Trace", "names_by_address", "plain_names", "read_trace"]
 
 KINDS = {"returned": 0, "unwound": 1, "tail": 2, "open": 3}
 _CLONE = re.compile(r"(\.(constprop|isra|part|lto_priv|localalias)\.\d+|@@?[\w.]+)+$")
@@ -95,7 +95,7 @@ def read_trace(folder: Path, program: Path) -> Trace:
     order = np.lexsort((column["depth"], column["start_ns"], column["thread"]))
     used = np.unique(column["function"]).tolist()
     row_of = {number: row for row, number in enumerate(functions["function"])}
-    real = _names_by_address(program)
+    real = names_by_address(program)
     shown = [functions["name"][row_of[number]] for number in used]
     for place, number in enumerate(used):
         if functions["module_path"][row_of[number]] == str(program.resolve()):
@@ -119,7 +119,7 @@ def read_trace(folder: Path, program: Path) -> Trace:
     )
 
 
-def _names_by_address(program: Path) -> dict[int, str]:
+def names_by_address(program: Path) -> dict[int, str]:
     """Function names of a stripped program, from the copy with symbols that lies beside it; else nothing."""
     whole = program.with_name(program.name + ".symbols")
     if not whole.exists():
