@@ -75,8 +75,8 @@ def restore(thread: RemoteThread, hooks: Hooks) -> None:
     thunks = hooks.thunks
     if not len(thunks.patch_address):
         return
-    first = thread.memory.read(int(thunks.patch_address[0]), thunks.replacement.shape[1])
-    if first != thunks.replacement[0].tobytes():
+    size = int(thunks.patch_size[0])
+    if thread.memory.read(int(thunks.patch_address[0]), size) != thunks.replacement[0, :size].tobytes():
         _write_jumps(thread, thunks)
 
 
@@ -92,25 +92,32 @@ def _map_near(thread: RemoteThread, module: Module, size: int) -> int:
 
 
 def _write_jumps(thread: RemoteThread, thunks: ThunkBlock) -> list[int]:
-    """Write the jumps, page by page; those whose bytes are not what the file has are left alone and returned.
+    """Write the jumps, page by page, and return those that were left alone.
 
-    Pages without a hook stay shared with the file.
+    These are the ones whose bytes are not what the file has, and those that need one of them. All are compared before
+    the first byte is changed. Pages without a hook stay shared with the file.
     """
     memory = thread.memory
     order = np.argsort(thunks.patch_address, kind="stable")
     address = thunks.patch_address[order].astype(np.int64)
     if not len(address):
         return []
-    foreign: list[int] = []
-    first, last = address // _PAGE, (address + 4) // _PAGE
-    breaks = np.flatnonzero(first[1:] > last[:-1] + 1) + 1
-    for run in np.split(np.arange(len(address)), breaks):
-        start = int(first[run[0]]) * _PAGE
-        end = (int(last[run[-1]]) + 1) * _PAGE
+    offsets = np.arange(thunks.original.shape[1])
+    changed = offsets < np.asarray(thunks.patch_size)[order][:, None]
+    first, last = address // _PAGE, (address + len(offsets) - 1) // _PAGE
+    runs = np.split(np.arange(len(address)), np.flatnonzero(first[1:] > last[:-1] + 1) + 1)
+    differs = np.zeros(len(address), np.bool_)
+    pages = []
+    for run in runs:
+        start, end = int(first[run[0]]) * _PAGE, (int(last[run[-1]]) + 1) * _PAGE
         data = np.frombuffer(bytearray(memory.read(start, end - start)), np.uint8)
-        places = (address[run] - start)[:, None] + np.arange(5)
-        same = (data[places] == thunks.original[order[run]]).all(axis=1)
-        data[places[same]] = thunks.replacement[order[run]][same]
-        foreign += order[run][~same].tolist()
+        places = (address[run] - start)[:, None] + offsets
+        same = (data[places] == thunks.original[order[run]]) | ~changed[run]
+        differs[order[run]] = ~same.all(axis=1)
+        pages.append((start, data, places))
+    usable = thunks.usable(differs)
+    for run, (start, data, places) in zip(runs, pages, strict=True):
+        wanted = changed[run] & usable[order[run]][:, None]
+        data[places[wanted]] = thunks.replacement[order[run]][wanted]
         memory.write(start, data.data)
-    return foreign
+    return np.flatnonzero(~usable).tolist()

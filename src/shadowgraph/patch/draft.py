@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,12 @@ from shadowgraph.patch.jumps import Jumps, confirmed, find_jumps, no_jumps
 from shadowgraph.patch.owners import NOBODY, Owners
 from shadowgraph.patch.recipes import RecipeBook
 from shadowgraph.patch.references import References
+from shadowgraph.patch.relocate import Recipe
 from shadowgraph.patch.text import Marks, Places, Text
 
 if TYPE_CHECKING:
     from shadowgraph.image.functions import FunctionTable
     from shadowgraph.image.image import Image
-    from shadowgraph.patch.plan import ModulePlan
 
 __all__ = ["ENDBR64", "FIELD_SIZE", "Draft", "Rows"]
 
@@ -27,6 +27,38 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 # A jump with 32 bits ends with so many bytes of displacement.
 FIELD_SIZE = 4
 ENDBR64 = b"\xf3\x0f\x1e\xfa"
+
+
+class FormerPlan(Protocol):
+    """What a draft takes over of a plan (plan.ModulePlan) that was made of the same module before."""
+
+    @property
+    def reason(self) -> npt.NDArray[np.uint8]:
+        """As in the plan."""
+
+    @property
+    def flags(self) -> npt.NDArray[np.uint16]:
+        """As in the plan."""
+
+    @property
+    def recipe(self) -> npt.NDArray[np.int32]:
+        """As in the plan."""
+
+    @property
+    def lender(self) -> npt.NDArray[np.int64]:
+        """As in the plan."""
+
+    @property
+    def hole(self) -> npt.NDArray[np.uint64]:
+        """As in the plan."""
+
+    @property
+    def redirects(self) -> npt.NDArray[np.void]:
+        """As in the plan."""
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """As in the plan."""
 
 
 class Draft:
@@ -49,7 +81,7 @@ class Draft:
         image: Image,
         functions: FunctionTable,
         only: Sequence[int] | npt.NDArray[np.integer] | None,
-        previous: ModulePlan | None = None,
+        previous: FormerPlan | None = None,
         *,
         real_calls: bool = False,
     ) -> None:
@@ -82,7 +114,7 @@ class Draft:
         if previous is not None:
             self._take_over(previous)
 
-    def _take_over(self, previous: ModulePlan) -> None:
+    def _take_over(self, previous: FormerPlan) -> None:
         self.fixed = previous.reason != Reason.NOT_CHOSEN
         self.not_chosen &= ~self.fixed
         for mine, theirs in (
