@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 from iced_x86 import Decoder
 
 from shadowgraph.agent.inject import Settings
 from shadowgraph.agent.zones import SITE_STRIDE, Zone
+from shadowgraph.ops import entering, library
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
+from shadowgraph.patch import plan_module
 from tests.support.build import PROGRAMS, build
 from tests.support.call_model import CallModel, Expected, shown
 from tests.support.stopped import SMALL_RINGS, Stopped
+from tests.support.thunk_objects import ObjectHooks
 
 # Each instruction is looked at in this many situations; loops would repeat the same ones thousands of times.
 SITUATIONS = 3
@@ -107,3 +112,12 @@ def test_the_trace_is_right_at_each_instruction(selection: Selection, settings: 
         if zones == set(Zone):
             assert unvisited(stopped, Zone.ENTER, walked) == []
             assert unvisited(stopped, Zone.LEAVE, walked) == []
+
+
+def test_calls_from_thunks_that_the_loader_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planner may have calls made by thunks; their return addresses then lie there, and stand for the original."""
+    monkeypatch.setattr(entering, "hook", ObjectHooks(tmp_path).hook)
+    monkeypatch.setattr(library, "plan_module", partial(plan_module, real_calls=True))
+    with Stopped(build(PROGRAMS / "stack_paths.c", "now", ("-DREAL_CALLS",)), selection=ALL) as stopped:
+        walked = walk(stopped, every_tail=True)
+        assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])

@@ -71,7 +71,7 @@ def test_libgcc_is_right_in_thunks_that_the_loader_knows(
         assert stopped.run_free() == 0
     steps = read_steps(output)
     thunks = [name for name in steps.walks if name.endswith(".thunks")]
-    assert [steps.walks[name] > 100 for name in thunks] == [True]
+    assert sum(steps.walks[name] for name in thunks) > 100
     assert steps.walks["none"] == 0
     for name in ["agent.so", "program", *thunks]:
         assert steps.wrong.get(name, []) == []

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 
 from iced_x86 import Decoder, FlowControl
 
+from shadowgraph.agent import layout
 from shadowgraph.agent.zones import ZONES, Place, Standing, Zone, ZoneTable
 from shadowgraph.stack.frame import FrameKind, StackTrace
 from tests.support.stopped import Stopped
 
 __all__ = ["CallModel", "Expected", "shown"]
+
+# Functions that the agent looks at for its own needs, without a shadow frame.
+_NOT_RECORDED = layout.FLAG_SILENT | layout.FLAG_TRUE_RETURN
 
 Expected = list[tuple[int, str]]
 
@@ -109,8 +113,10 @@ class CallModel:
     def _note_entry(self) -> None:
         """A jump into a thunk enters a function through the slot of the newest call, be it called or jumped to."""
         if self.place.zone is Zone.JUMP and self.place.function is not None:
-            self.entering = self.place.function.entry
-            if self.calls:
+            function = self.place.function
+            self.entering = function.entry
+            flags = int(function.hooks.thunks.records["flags"][function.index])
+            if self.calls and not flags & _NOT_RECORDED:
                 self.calls[-1].entered.append(self.entering)
 
     def _flow_at(self, pc: int) -> FlowControl:

@@ -56,7 +56,7 @@ class ObjectHooks:
 
     @staticmethod
     def _load(thread: RemoteThread, path: Path, base: int) -> None:
-        libc = next(m for m in read_modules(thread.memory.pid) if m.name.startswith("libc.so"))
+        libc = next(m for m in read_modules(thread.memory.pid) if m.name == "libc.so.6")
         function = lookup_dynamic(open_image(libc.opened), "dlopen")
         assert function is not None
         assert thread.call(libc.base + function, thread.push(os.fsencode(path) + b"\0"), _RTLD_NOW)

@@ -24,6 +24,8 @@ __all__ = ["SITE_RETURN", "SITE_STRIDE", "ZONES", "HookedFunction", "Place", "St
 SITE_STRIDE = 64
 SITE_RETURN = 11
 
+_JMP, _JMP_SHORT = 0xE9, 0xEB
+
 
 class Zone(Enum):
     """The zones, in the order in which a call passes through them."""
@@ -239,16 +241,18 @@ class ZoneTable:
 
     @cached_property
     def _jumps(self) -> tuple[npt.NDArray[np.uint64], ...]:
-        """All jumps that hook functions, by address: address, size, index into the blocks, index of the function."""
-        parts = [
-            (
-                block.thunks.patch_address,
-                block.thunks.patch_size.astype(np.uint64),
-                np.full(len(block.thunks.patch_address), number, np.uint64),
-                block.thunks.patched.astype(np.uint64),
+        """All jumps that hook functions, by address: address, size, index into the blocks, index of the function.
+
+        What else is patched (displacements of other jumps, calls that are made from their place) stands for itself.
+        """
+        parts = []
+        for number, block in enumerate(self._blocks):
+            thunks = block.thunks
+            jumps = np.isin(thunks.replacement[:, 0], (_JMP, _JMP_SHORT)) & np.isin(thunks.patch_size, (5, 2))
+            address, size, owner = thunks.patch_address[jumps], thunks.patch_size[jumps], thunks.patched[jumps]
+            parts.append(
+                (address, size.astype(np.uint64), np.full(len(owner), number, np.uint64), owner.astype(np.uint64))
             )
-            for number, block in enumerate(self._blocks)
-        ]
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0, np.uint64)] * 4
         order = np.argsort(columns[0], kind="stable")
         return tuple(column[order] for column in columns)

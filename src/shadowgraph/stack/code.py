@@ -17,6 +17,7 @@ from shadowgraph.image import (
     image_from_bytes,
     read_functions,
     read_unwind_table,
+    reason_by_name,
 )
 from shadowgraph.image.unwind_rows import UnwindRow, row_at
 from shadowgraph.ops.library import ModuleLibrary
@@ -79,10 +80,16 @@ class LoadedCode:
         part = self.functions.find_part(pc - self.bias) if pc >= self.bias else None
         return part is not None and part.reason is Reason.PLT_STUB
 
-    def switches_stacks(self, pc: int) -> bool:
-        """Whether the code at an address loads another stack pointer: unwind information seldom says just when."""
+    def has_switched_stacks(self, pc: int) -> bool:
+        """Whether a thread at an address is behind a load of rsp in a function that leaves on another stack.
+
+        Unwind information of such functions seldom says just where the other stack begins to count.
+        """
         row = self.function(pc)
-        return row >= 0 and int(self.functions.refused[row]) == Reason.SWITCHES_STACKS
+        if row < 0 or not any(reason_by_name(name) is Reason.SWITCHES_STACKS for name in self.functions.names(row)):
+            return False
+        start = int(self.functions.start[row]) + self.bias
+        return _loads_stack_pointer(self.text(start, pc))
 
     def name_at(self, pc: int) -> str | None:
         """What the code at an address is called; None where nobody knows."""
@@ -104,6 +111,17 @@ class LoadedCode:
 class _Known:
     module: Module
     code: LoadedCode
+
+
+def _loads_stack_pointer(code: bytes) -> bool:
+    """Whether bytes of code hold what may be ``mov rsp, …`` from memory or a register, wherever instructions begin."""
+    for index in range(len(code) - 2):
+        prefix, opcode, operands = code[index : index + 3]
+        if opcode == 0x8B and prefix in (0x48, 0x49) and operands & 0x38 == 0x20:
+            return True
+        if opcode == 0x89 and prefix in (0x48, 0x4C) and operands & 0xC7 == 0xC4:
+            return True
+    return False
 
 
 class CodeMap:

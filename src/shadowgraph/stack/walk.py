@@ -60,14 +60,13 @@ class Walk:
     def step(self) -> bool:
         """Add the current frame and go on to its caller; False at the end of the stack."""
         pc = self.registers[_RIP]
-        place = self._place(pc)
-        lookup = place.original if self._exact else place.original - 1
+        place, lookup = self._place(pc)
         code = self.codes.find(lookup)
         if code is None:
             self._add(place.original, None, None)
             raise Lost(f"the thread stands at {pc:#x}, which lies in {self.codes.describe(lookup)}")
         self._add_frames(place, code, lookup)
-        if self._exact and code.switches_stacks(lookup):
+        if self._exact and code.has_switched_stacks(lookup):
             raise Lost(f"the thread is changing stacks ({_named(code, lookup)})")
         self.registers[_RSP] += place.pushed
         found = code.row(lookup)
@@ -80,15 +79,16 @@ class Walk:
             return False
         raise Lost(f"there is no unwind information for {_named(code, lookup)}")
 
-    def _place(self, pc: int) -> Place:
+    def _place(self, pc: int) -> tuple[Place, int]:
+        """Where the thread stands in this frame, and the address to look up: that of a call, if it is behind one."""
         if self.zones is None:
-            return Place(Zone.OUTSIDE, pc)
+            return Place(Zone.OUTSIDE, pc), pc - (not self._exact)
         place = self.zones.place(pc)
-        if self._exact or self.zones.is_agent_text(pc):
-            return place
-        if place.zone in (Zone.HEAD, Zone.BODY):
-            raise Lost(f"the return address {pc:#x} lies in a thunk, where no call is made")
-        return Place(Zone.OUTSIDE, pc)
+        if self._exact:
+            return place, place.original
+        if place.zone is Zone.BODY:  # behind a call that a thunk has made
+            return place, self.zones.place(pc - 1).original
+        return place if self.zones.is_agent_text(pc) else Place(Zone.OUTSIDE, pc), pc - 1
 
     # --- frames ---
 
@@ -101,7 +101,7 @@ class Walk:
         if not zone.own_unwind:
             self._newest = (code, lookup, zone.standing is not Standing.ENTRY)
             found = code.row(lookup)
-            is_signal = found[1] if found is not None else is_signal_return(code, lookup + (not self._exact))
+            is_signal = found[1] if found is not None else is_signal_return(code, place.original)
             kind = FrameKind.SIGNAL if is_signal else FrameKind.FUNCTION
             self._add(place.original, code, code.name_at(lookup), kind)
             return
@@ -175,6 +175,8 @@ class Walk:
                     f"the return address of {_named(code, place.original)} is 0, and its stack has no known end there"
                 )
             return False
+        if self.zones is not None and self._is_behind_call_in_thunk(address):
+            return True
         target = self.codes.find(address - 1)
         whose = f"the return address of {_named(code, place.original)} ({address:#x})"
         if target is None:
@@ -198,6 +200,11 @@ class Walk:
                 f"{whose} is not behind a call of it ({_named(target, address)}): an exception is about to go on there"
             )
         return True
+
+    def _is_behind_call_in_thunk(self, address: int) -> bool:
+        assert self.zones is not None
+        zones = {self.zones.place(address).zone, self.zones.place(address - 1).zone}
+        return zones == {Zone.BODY} and ends_in_call(self.snapshot.block(address - LONGEST_CALL, LONGEST_CALL))
 
     def _is_called(self, before: bytes, address: int, caller: LoadedCode, code: LoadedCode, place: Place) -> bool:
         """Whether the call before a return address leads to the function that the current frame is of, for sure."""
