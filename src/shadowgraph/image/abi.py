@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shadowgraph.image.value_types import PassedAs, ValueType
 
-__all__ = ["STACK", "Place", "place_arguments", "place_result"]
+__all__ = ["INTEGER_REGISTERS", "STACK", "VECTOR_REGISTERS", "Place", "place_arguments", "place_result"]
 
 INTEGER_REGISTERS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 VECTOR_REGISTERS = tuple(f"xmm{number}" for number in range(8))

@@ -1,18 +1,15 @@
 """From the signature in debug information to what is captured of a call (--auto-args).
 
-Where each argument is follows the classes of its eight bytes (System V ABI, AMD64 supplement, 3.2.3): a value goes to
-registers as a whole or to the stack as a whole. What cannot be shown in a word (structs by value, long double) is left
-out, but takes its place.
+What cannot be shown in a word (structs by value, long double) is left out, but takes its place (image/abi.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from shadowgraph.agent import layout
+from shadowgraph.image.abi import INTEGER_REGISTERS, STACK, VECTOR_REGISTERS, Place, place_arguments
 from shadowgraph.image.signatures import Signature as SourceSignature
-from shadowgraph.image.value_types import PassedAs, ValueKind, ValueType
-from shadowgraph.ops.values import INTEGER_REGISTERS, VECTOR_REGISTERS, Signature, Value
+from shadowgraph.image.value_types import ValueKind, ValueType
+from shadowgraph.ops.values import Signature, Value
 
 __all__ = ["from_debug_information"]
 
@@ -37,52 +34,29 @@ _SHOWN = {
     (ValueKind.STRING, 8): "str",
 }
 
-
-@dataclass
-class _Places:
-    """What is taken so far: registers of both classes, and eight-byte slots on the stack."""
-
-    integers: int = 0
-    vectors: int = 0
-    stack: int = 0
-
-    def take(self, kind: ValueType) -> int:
-        """The place of the next argument: a register number of its class, or a stack slot."""
-        integers = kind.passed.count(PassedAs.INTEGER)
-        vectors = kind.passed.count(PassedAs.SSE)
-        in_registers = (
-            PassedAs.MEMORY not in kind.passed
-            and PassedAs.X87 not in kind.passed
-            and self.integers + integers <= INTEGER_REGISTERS
-            and self.vectors + vectors <= VECTOR_REGISTERS
-        )
-        if in_registers:
-            place = self.vectors if vectors else self.integers
-            self.integers += integers
-            self.vectors += vectors
-            return place
-        if kind.alignment > 8:
-            self.stack += self.stack % 2
-        place = layout.PLACE_STACK + self.stack
-        self.stack += max(1, -(-kind.size // 8))
-        return place
+_PLACES = 256  # what a byte can say
 
 
 def from_debug_information(source: SourceSignature) -> Signature | None:
     """What to capture of a function with this signature; None if there is nothing to show."""
-    places = _Places()
-    if source.result.passed == (PassedAs.MEMORY,) or source.result.by_reference:
-        places.integers = 1  # the address of the result comes first
+    places = place_arguments([parameter.type for parameter in source.parameters], source.result)
     arguments = []
-    for parameter in source.parameters:
-        place = places.take(parameter.type)
+    for parameter, where in zip(source.parameters, places, strict=True):
         shown = _shown(parameter.type)
-        if shown is not None and place < 256:
+        if shown is not None and where is not None and len(where) == 1 and (place := _number(where[0])) < _PLACES:
             arguments.append(Value(shown, parameter.name, place))
     result = _shown(source.result)
     results = (Value(result, "", 0),) if result is not None else ()
     arguments = arguments[: layout.VALUES_LIMIT - len(results)]
     return Signature(tuple(arguments), results) if arguments or results else None
+
+
+def _number(place: Place) -> int:
+    """A place as struct sg_value has it."""
+    if place.register == STACK:
+        return layout.PLACE_STACK + place.offset // 8 - 1  # offset 8 is the first stack argument
+    registers = VECTOR_REGISTERS if place.register in VECTOR_REGISTERS else INTEGER_REGISTERS
+    return registers.index(place.register)
 
 
 def _shown(kind: ValueType) -> str | None:

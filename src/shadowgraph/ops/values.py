@@ -19,8 +19,6 @@ from shadowgraph.errors import UsageError
 from shadowgraph.ops.selection import Rule, function_rule
 
 __all__ = [
-    "INTEGER_REGISTERS",
-    "VECTOR_REGISTERS",
     "Capture",
     "Signature",
     "Value",
