@@ -55,8 +55,6 @@ class ShadowStack:
             if LAST_MARK < frame.slot < SLOT_START:
                 raise Lost(f"the return site in the slot at {slot:#x} belongs to the slot at {frame.slot:#x}")
             raise Lost(f"the return site in the slot at {slot:#x} belongs to no call in flight")
-        if not frame.original or not frame.site:
-            raise Lost(f"the frame of the return site in the slot at {slot:#x} holds no return address")
         return frame
 
     def functions_of(self, frame: ShadowFrame) -> list[HookedFunction]:

@@ -172,13 +172,13 @@ class Walk:
         if address == 0:
             if self.codes.stack_end(cfa - 8) - cfa > _NEAR_THE_END:
                 raise Lost(
-                    f"the return address of {_named(code, place.original)} is 0, and its stack has no known end there"
+                    f"the return address of {self._callee(place, code)} is 0, and its stack has no known end there"
                 )
             return False
         if self.zones is not None and self._is_behind_call_in_thunk(address):
             return True
         target = self.codes.find(address - 1)
-        whose = f"the return address of {_named(code, place.original)} ({address:#x})"
+        whose = f"the return address of {self._callee(place, code)} ({address:#x})"
         if target is None:
             where = self.codes.describe(address)
             raise Lost(f"{whose} lies in {where}: another tool has replaced it, or the code there was made at run time")
@@ -200,6 +200,12 @@ class Walk:
                 f"{whose} is not behind a call of it ({_named(target, address)}): an exception is about to go on there"
             )
         return True
+
+    def _callee(self, place: Place, code: LoadedCode) -> str:
+        """Whose return address is looked at, as words; at a site, it is that of the function above."""
+        if ZONES[place.zone].own_unwind and self._newest is not None:
+            return _named(*self._newest[:2])
+        return _named(code, place.original)
 
     def _is_behind_call_in_thunk(self, address: int) -> bool:
         assert self.zones is not None
