@@ -93,10 +93,11 @@ class Drain:
             thread = self._threads.get(int(segments["thread"][index]))
             if thread is None:
                 continue
-            if not final and int(segments["sequence"][index]) != thread.next:
+            sequence = int(segments["sequence"][index])  # now: once the segment is free, it is another's
+            if not final and sequence != thread.next:
                 continue
             if self._take_segment(index, thread, final=final):
-                thread.next = int(segments["sequence"][index]) + 1
+                thread.next = sequence + 1
                 taken += 1
         return taken
 
