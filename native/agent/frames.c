@@ -52,8 +52,13 @@ static struct sg_frame *tail_of(const struct sg_frame *frame)
 /* The frame that owns the slot of a function that was tail-called. */
 static struct sg_frame *owner_of_slot(struct sg_frame *frame)
 {
-    while (!frame->original)
-        frame = (struct sg_frame *)frame->target;
+    struct sg_frame *first = frame;
+    /* A coroutine's first function may really have been called with return address 0: it has no frame to point to. */
+    while (!frame->original && tail_of(frame)) {
+        frame = tail_of(frame);
+        if (frame == first)
+            break;
+    }
     return frame;
 }
 
@@ -241,7 +246,8 @@ static void fill(struct sg_frame *frame, uint64_t original, uint64_t target, uin
 
 static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame *newest)
 {
-    return (newest->bias >> SG_START_BITS) - (owner->bias >> SG_START_BITS);
+    /* The tick base may borrow from the depth: only the difference of the 16 bits says anything. */
+    return ((newest->bias >> SG_START_BITS) - (owner->bias >> SG_START_BITS)) & 0xffff;
 }
 
 static void enter_tail(struct sg_thread *thread, uint64_t *at, struct sg_function *function,

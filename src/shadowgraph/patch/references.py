@@ -25,6 +25,8 @@ import numpy.typing as npt
 from shadowgraph.patch.owners import NOBODY, Owners
 from shadowgraph.patch.text import Marks, Places, Text
 
+__all__ = ["References"]
+
 if TYPE_CHECKING:
     from shadowgraph.image.image import Image
 
