@@ -23,6 +23,7 @@ class Counts:
     modules: dict[str, str]
     open: Counter[str]
     unwound: Counter[str]
+    tail: Counter[str]
     threads: int
     processes: list[dict[str, Any]]
     missed: int
@@ -59,6 +60,7 @@ def read_counts(folder: Path) -> Counts:
         modules=dict(zip(functions["name"], functions["module"], strict=True)),
         open=by_kind[KINDS["open"]],
         unwound=by_kind[KINDS["unwound"]],
+        tail=by_kind[KINDS["tail"]],
         threads=len(threads["thread"]),
         processes=processes,
         missed=sum(threads["missed"]) + sum(row["missed"] for row in processes),
