@@ -61,7 +61,12 @@ class Profile:
 
 
 def callgrind_profile(
-    command: list[str], *, stdin: bytes = b"", folder: Path | None = None, timeout: float = 300
+    command: list[str],
+    *,
+    stdin: bytes = b"",
+    folder: Path | None = None,
+    timeout: float = 300,
+    variables: dict[str, str] | None = None,
 ) -> tuple[Outcome, dict[str, Profile]]:
     """Run a program under callgrind: its outcome, and what was seen of each object file, by its path."""
     output = Path(tempfile.mkdtemp(prefix="callgrind-", dir=scratch_folder())) / "out"
@@ -71,7 +76,7 @@ def callgrind_profile(
         input=stdin,
         capture_output=True,
         timeout=timeout,
-        env=environment(),
+        env=environment() | (variables or {}),
         cwd=folder or scratch_folder(),
     )
     with output.open() as lines:
