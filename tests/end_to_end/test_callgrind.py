@@ -158,7 +158,7 @@ def test_python() -> None:
     program = Path(sys.executable).resolve()
     module = library(program, "libpython")
     options = [] if module == program else ["-m", "libpython*"]
-    # How many pools CPython's own allocator takes depends on how many fit into what mmap gives, which is aligned by chance.
+    # How many pools CPython's own allocator takes hangs on what mmap gives it, which is aligned by chance.
     variables = {"PYTHONMALLOC": "malloc"}
     command = [str(program), "-s", "-S", written("script.py", PYTHON)]
     called, differences = compared(command, options, module, variables=variables)
