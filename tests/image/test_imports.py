@@ -62,9 +62,9 @@ def test_imports_of_real_files_are_those_that_readelf_sees(path):
 def test_kinds_versions_and_libraries_are_told():
     imports = read_imports(open_image(compile_text(PROGRAM, "-O2 -lm")))
     found = {(item.name, item.kind): item for item in imports}
-    assert found["printf", SlotKind.JUMP_SLOT].library == "libc.so.6"
+    assert found["printf", SlotKind.JUMP_SLOT].provider == "libc.so.6"
     assert found["printf", SlotKind.JUMP_SLOT].version.startswith("GLIBC_2.")
-    assert found["sin", SlotKind.POINTER].library == "libm.so.6"
+    assert found["sin", SlotKind.POINTER].provider == "libm.so.6"
     assert found["missing_maybe", SlotKind.GLOB_DAT].is_weak
     assert not found["printf", SlotKind.JUMP_SLOT].is_weak
     assert found["missing_maybe", SlotKind.GLOB_DAT].version == ""

@@ -78,12 +78,12 @@ def test_what_is_missing_is_said(monkeypatch):
     def nothing(name, *rest):
         raise OSError(f"{name}: cannot open shared object file")
 
-    libdw.library.cache_clear()
+    libdw.load_libdw.cache_clear()
     monkeypatch.setattr(libdw.ctypes, "CDLL", nothing)
     try:
         assert "libdw1" in read_lines(open_image(compile_text(PROGRAM, "-g"))).remark
     finally:
-        libdw.library.cache_clear()
+        libdw.load_libdw.cache_clear()
 
 
 def test_libc_is_read_where_its_debug_file_is_installed():

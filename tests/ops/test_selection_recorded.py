@@ -33,7 +33,7 @@ def program() -> Path:
     folder = scratch_folder() / "selection"
     folder.mkdir()
     library = folder / "libselection.so"
-    compile_files("gcc", [PROGRAMS / "selection.library.c"], library, ("-O1", "-shared", "-fPIC"))
+    compile_files("gcc", [PROGRAMS / "selection.shared.c"], library, ("-O1", "-shared", "-fPIC"))
     linked = (f"-L{folder}", "-lselection", f"-Wl,-rpath,{folder}", "-lselection")
     compile_files("gcc", [PROGRAMS / "selection.cpp"], folder / "selection", ("-O1", *linked))
     return folder / "selection"

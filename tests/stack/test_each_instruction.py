@@ -12,7 +12,7 @@ from iced_x86 import Decoder
 
 from shadowgraph.agent.inject import Settings
 from shadowgraph.agent.zones import SITE_STRIDE, Zone
-from shadowgraph.ops import entering, library
+from shadowgraph.ops import entering, known_modules
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 from shadowgraph.patch import plan_module
 from tests.support.build import PROGRAMS, build
@@ -82,7 +82,7 @@ def unvisited(stopped: Stopped, zone: Zone, walked: Walked) -> list[str]:
 
 
 FEW = "main|tail_first|tail_last|recurse"
-ALL = Selection(library_calls=LibraryCalls.NONE)
+ALL = Selection(libcalls=LibraryCalls.NONE)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ ALL = Selection(library_calls=LibraryCalls.NONE)
         pytest.param(ALL, replace(SMALL_RINGS, depth_limit=2), {Zone.ENTER_ASIDE}, id="cut by depth"),
         pytest.param(ALL, replace(SMALL_RINGS, frame_limit=32), {Zone.ENTER_ASIDE}, id="out of frames"),
         pytest.param(
-            Selection([function_rule(f"re:^({FEW})$", include=True)], library_calls=LibraryCalls.NONE),
+            Selection([function_rule(f"re:^({FEW})$", include=True)], libcalls=LibraryCalls.NONE),
             SMALL_RINGS,
             {Zone.ENTER_ASIDE, Zone.LEAVE_ASIDE},
             id="few functions",
@@ -107,7 +107,7 @@ def test_the_trace_is_right_at_each_instruction(selection: Selection, settings: 
         walked = walk(stopped, every_tail=not (settings.depth_limit or settings.frame_limit))
         assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])
         assert zones <= set(walked.zones), zones - set(walked.zones)
-        if selection.library_calls == LibraryCalls.DIRECT:
+        if selection.libcalls == LibraryCalls.DIRECT:
             assert not [line for line in unvisited(stopped, Zone.ENTER_ASIDE, walked) if line.endswith("jmp [rsp-8]")]
         if zones == set(Zone):
             assert unvisited(stopped, Zone.ENTER, walked) == []
@@ -117,7 +117,7 @@ def test_the_trace_is_right_at_each_instruction(selection: Selection, settings: 
 def test_calls_from_thunks_that_the_loader_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planner may have calls made by thunks; their return addresses then lie there, and stand for the original."""
     monkeypatch.setattr(entering, "hook", ObjectHooks(tmp_path).hook)
-    monkeypatch.setattr(library, "plan_module", partial(plan_module, real_calls=True))
+    monkeypatch.setattr(known_modules, "plan_module", partial(plan_module, real_calls=True))
     with Stopped(build(PROGRAMS / "stack_paths.c", "now", ("-DREAL_CALLS",)), selection=ALL) as stopped:
         walked = walk(stopped, every_tail=True)
         assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])

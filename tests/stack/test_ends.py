@@ -10,7 +10,7 @@ from tests.support.build import PROGRAMS, available, build
 from tests.support.stopped import Stopped
 
 SELECTIONS = [
-    pytest.param(Selection(library_calls=LibraryCalls.NONE), id="traced"),
+    pytest.param(Selection(libcalls=LibraryCalls.NONE), id="traced"),
     pytest.param(None, id="untraced"),
 ]
 pytestmark = pytest.mark.parametrize("selection", SELECTIONS)

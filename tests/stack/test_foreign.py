@@ -17,7 +17,7 @@ from tests.support.stopped import Stopped
 
 TRACING = Path("/sys/kernel/tracing")
 SELECTIONS = [
-    pytest.param(Selection(library_calls=LibraryCalls.NONE), id="traced"),
+    pytest.param(Selection(libcalls=LibraryCalls.NONE), id="traced"),
     pytest.param(None, id="untraced"),
 ]
 
@@ -90,13 +90,11 @@ def uretprobe(program: Path, function: str) -> Iterator[None]:
     "selection",
     [
         pytest.param(
-            Selection(
-                [function_rule("re:^(main|tells_apart|stop_here)$", include=True)], library_calls=LibraryCalls.NONE
-            ),
+            Selection([function_rule("re:^(main|tells_apart|stop_here)$", include=True)], libcalls=LibraryCalls.NONE),
             id="all traced",
         ),
         pytest.param(
-            Selection([function_rule("stop_here", include=True)], library_calls=LibraryCalls.NONE), id="callee traced"
+            Selection([function_rule("stop_here", include=True)], libcalls=LibraryCalls.NONE), id="callee traced"
         ),
         pytest.param(None, id="untraced"),
     ],

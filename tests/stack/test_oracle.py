@@ -32,8 +32,8 @@ EXCUSED = re.compile(
 )
 
 SELECTIONS = [
-    pytest.param(Selection([HOOKS], library_calls=LibraryCalls.NONE), id="traced"),
-    pytest.param(Selection([], library_calls=LibraryCalls.ALL), id="everything traced"),
+    pytest.param(Selection([HOOKS], libcalls=LibraryCalls.NONE), id="traced"),
+    pytest.param(Selection([], libcalls=LibraryCalls.ALL), id="everything traced"),
     pytest.param(None, id="untraced"),
 ]
 

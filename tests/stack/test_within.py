@@ -51,7 +51,7 @@ def program() -> Path:
 )
 def test_libgcc_is_right_at_each_instruction(program: Path, tmp_path: Path, rules: list[Rule]) -> None:
     output = tmp_path / "steps"
-    selection = Selection(rules, library_calls=LibraryCalls.NONE)
+    selection = Selection(rules, libcalls=LibraryCalls.NONE)
     with Stopped(program, "libgcc_s.so.1", str(output), selection=selection) as stopped:
         assert stopped.run_free() == 0
     steps = read_steps(output)
@@ -66,7 +66,7 @@ def test_libgcc_is_right_in_thunks_that_the_loader_knows(
 ) -> None:
     monkeypatch.setattr(entering, "hook", ObjectHooks(tmp_path).hook)
     output = tmp_path / "steps"
-    selection = Selection([STEPPING, LOOKING], library_calls=LibraryCalls.NONE)
+    selection = Selection([STEPPING, LOOKING], libcalls=LibraryCalls.NONE)
     with Stopped(program, "libgcc_s.so.1", str(output), selection=selection) as stopped:
         assert stopped.run_free() == 0
     steps = read_steps(output)

@@ -72,7 +72,7 @@ class Graph:
     variants: list[str] = field(default_factory=list)
     only: str = ""
     unless: list[str] = field(default_factory=list)
-    library: str = ""
+    macro_of_library: str = ""
     record: list[str] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
     status: int = 0
@@ -159,7 +159,7 @@ _WORDS: dict[str, Callable[[Graph, str], None]] = {
     "variants": _set("variants", str.split),
     "only": _set("only"),
     "unless": _set("unless", str.split),
-    "library": _set("library"),
+    "library": _set("macro_of_library"),
     "record": _set("record", str.split),
     "output": _append("output"),
     "exit": _set("status", int),

@@ -143,8 +143,8 @@ def refused_names(program: Path) -> dict[str, str]:
 
 @cache
 def _library(graph_path: Path) -> Path:
-    source = graph_path.with_suffix("").with_suffix(".library.c")
-    library = scratch_folder() / f"{graph_path.stem}.library.so"
+    source = graph_path.with_suffix("").with_suffix(".shared.c")
+    library = scratch_folder() / f"lib{graph_path.stem}.so"
     compile_files("gcc", [source], library, ("-shared", "-fPIC", "-O2"))
     return library
 
@@ -152,8 +152,8 @@ def _library(graph_path: Path) -> Path:
 def built(graph: Graph, variant: str) -> Path:
     """The program of a graph in one build."""
     flags = tuple(graph.build)
-    if graph.library:
-        flags += (f'-D{graph.library}="{_library(graph.path)}"',)
+    if graph.macro_of_library:
+        flags += (f'-D{graph.macro_of_library}="{_library(graph.path)}"',)
     return build(graph.source, variant, flags)
 
 

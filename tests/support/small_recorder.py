@@ -52,7 +52,7 @@ def _main(order: dict[str, Any], trace: str, *command: str) -> int:
     spool = SpoolWriter(folder / SPOOL)
     rules = [function_rule(rule, include=True) for rule in order["rules"]]
     recording = Recording(
-        spool, Selection(rules, library_calls=LibraryCalls.NONE), Settings(**order["settings"]), follow=False
+        spool, Selection(rules, libcalls=LibraryCalls.NONE), Settings(**order["settings"]), follow=False
     )
     result = recording.run(command[0], command)
     spool.close()

@@ -12,7 +12,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import StartError
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter
-from shadowgraph.ops.library import KnownModule, ModuleLibrary
+from shadowgraph.ops.known_modules import KnownModule, KnownModules
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.frame import StackTrace
@@ -23,7 +23,7 @@ from shadowgraph.target.modules import Module, read_modules
 
 __all__ = ["SMALL_RINGS", "Stopped"]
 
-LIBRARY = ModuleLibrary()
+KNOWN_MODULES = KnownModules()
 SMALL_RINGS = Settings(policy=layout.POLICY_OVERWRITE, segment_size=1024, segments=256, threads=64, chunks=2048)
 _BREAKPOINT = b"\xcc"
 
@@ -38,7 +38,7 @@ class Stopped:
         self,
         program: Path,
         *arguments: str,
-        selection: Selection | None = Selection(library_calls=LibraryCalls.NONE),  # noqa: B008
+        selection: Selection | None = Selection(libcalls=LibraryCalls.NONE),  # noqa: B008
         settings: Settings = SMALL_RINGS,
     ) -> None:
         self.pid = launch.launch(str(program), [str(program), *arguments])
@@ -47,9 +47,9 @@ class Stopped:
         self.memory = Memory(self.pid)
         self.process: EnteredProcess | None = None
         if selection is not None:
-            self.process = enter(self.pid, selection, Capture(), settings, LIBRARY, FunctionIds(), follow=False)
+            self.process = enter(self.pid, selection, Capture(), settings, KNOWN_MODULES, FunctionIds(), follow=False)
         hooks = self.process.hooks if self.process else ()
-        self.unwinder = Unwinder(self.memory, LIBRARY, hooks, self.process.agent if self.process else None)
+        self.unwinder = Unwinder(self.memory, KNOWN_MODULES, hooks, self.process.agent if self.process else None)
         self.program = program
         self._held: list[int] = []
 
@@ -83,7 +83,7 @@ class Stopped:
     def module(self, name: str) -> tuple[Module, KnownModule]:
         """A loaded module by its file's name."""
         module = next(module for module in read_modules(self.pid) if module.name == name)
-        return module, LIBRARY.get(module)
+        return module, KNOWN_MODULES.get(module)
 
     def address(self, function: str, module: str | None = None) -> int:
         """Where a function begins in the process."""

@@ -176,7 +176,7 @@ class _Record:
             depth_limit=options["depth"] or 0,
         )
         capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
-        selection = Selection(self.rules, everything=options["everything"], library_calls=options["libcalls"])
+        selection = Selection(self.rules, everything=options["everything"], libcalls=options["libcalls"])
         metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": _folder_here()}
         old = OldTrace(output) if options["force"] else None
         folder = create_folder(output, metadata)

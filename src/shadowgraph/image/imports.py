@@ -45,13 +45,13 @@ class SlotKind(Enum):
 class Import:
     """One slot that the dynamic linker fills with a function of another image.
 
-    ``slot`` is the slot's image address; ``version`` and ``library`` are "" where the symbol is unversioned. A name
-    has several imports if it is used in several ways.
+    ``slot`` is the slot's image address. ``version`` and ``provider``, the library that has it, are ""
+    where the symbol is unversioned. A name has several imports if it is used in several ways.
     """
 
     name: str
     version: str
-    library: str
+    provider: str
     slot: int
     kind: SlotKind
     is_weak: bool
@@ -75,10 +75,10 @@ def read_imports(image: Image) -> list[Import]:
     for symbol, slot, kind in zip(
         chosen["symbol"].tolist(), chosen["address"].tolist(), chosen["kind"].tolist(), strict=True
     ):
-        version, library = versions.get(int(numbers[symbol]) & ~VERSION_HIDDEN, ("", ""))
+        version, provider = versions.get(int(numbers[symbol]) & ~VERSION_HIDDEN, ("", ""))
         name = symbols.raw_name(symbol).decode("utf-8", "surrogateescape")
         is_weak = int(symbols.rows["info"][symbol]) >> 4 == STB_WEAK
-        found.append(Import(name, version, library, slot, SlotKind(kind), is_weak))
+        found.append(Import(name, version, provider, slot, SlotKind(kind), is_weak))
     return found
 
 
@@ -123,7 +123,7 @@ def _version_numbers(image: Image, count: int) -> npt.NDArray[np.uint16]:
 
 
 def _needed_versions(image: Image) -> dict[int, tuple[str, str]]:
-    """Version number to (version, library), from DT_VERNEED (Linux Standard Base, "Symbol Versioning")."""
+    """Version number to (version, provider), from DT_VERNEED (Linux Standard Base, "Symbol Versioning")."""
     address, count = image.dynamic_value(DT_VERNEED), image.dynamic_value(DT_VERNEEDNUM) or 0
     versions: dict[int, tuple[str, str]] = {}
     if address is None:

@@ -68,7 +68,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 @cache
-def library() -> Any:
+def load_libdw() -> Any:
     """The loaded library with its prototypes set; NoDebugInformation where it is not installed."""
     try:
         loaded = ctypes.CDLL("libdw.so.1")
@@ -91,7 +91,7 @@ class Unit:
         """The address ranges of its code: (start, end)."""
         base, start, end, offset = c_uint64(), c_uint64(), c_uint64(), 0
         while True:
-            offset = library().dwarf_ranges(byref(self.skeleton), offset, byref(base), byref(start), byref(end))
+            offset = load_libdw().dwarf_ranges(byref(self.skeleton), offset, byref(base), byref(start), byref(end))
             if offset <= 0:
                 return
             if start.value < end.value:
@@ -103,16 +103,16 @@ class DebugInformation:
 
     def __init__(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._handle = library().dwarf_begin(descriptor, 0)
+        self._handle = load_libdw().dwarf_begin(descriptor, 0)
         if not self._handle:
             os.close(descriptor)
             raise NoDebugInformation(f"{path} has no debug information that could be read.")
         self.path = path
-        self._closer = weakref.finalize(self, _close, library(), self._handle, descriptor)
+        self._closer = weakref.finalize(self, _close, load_libdw(), self._handle, descriptor)
 
     def units(self) -> list[Unit]:
         """All compilation units with code."""
-        lib, units, at = library(), list[Unit](), None
+        lib, units, at = load_libdw(), list[Unit](), None
         while True:
             following, version, kind, die, split = c_void_p(), c_uint16(), c_uint8(), Die(), Die()
             if lib.dwarf_get_units(
@@ -125,7 +125,7 @@ class DebugInformation:
 
 def open_debug_information(image: Image, debug_roots: Sequence[str] = DEBUG_ROOTS) -> DebugInformation:
     """The debug information of an image, from itself or its separate debug file; NoDebugInformation says why not."""
-    library()
+    load_libdw()
     if any(section.name in (".debug_info", ".zdebug_info") for section in image.elf.sections):
         return DebugInformation(image.path)
     path = find_debug_path(image, debug_roots)
@@ -136,19 +136,19 @@ def open_debug_information(image: Image, debug_roots: Sequence[str] = DEBUG_ROOT
 
 def tag_of(die: Die) -> int:
     """DW_TAG_… of the entry."""
-    return int(library().dwarf_tag(byref(die)))
+    return int(load_libdw().dwarf_tag(byref(die)))
 
 
 def name_of(die: Die) -> str:
     """The entry's name, "" if it has none."""
-    name = library().dwarf_diename(byref(die))
+    name = load_libdw().dwarf_diename(byref(die))
     return name.decode("utf-8", "replace") if name else ""
 
 
 def size_of(die: Die) -> int:
     """Bytes that a value of the type takes, 0 if that is unknown (an incomplete type)."""
     size = c_uint64()
-    return 0 if library().dwarf_aggregate_size(byref(die), byref(size)) else size.value
+    return 0 if load_libdw().dwarf_aggregate_size(byref(die), byref(size)) else size.value
 
 
 def number_attribute(die: Die, code: int) -> int | None:
@@ -158,9 +158,9 @@ def number_attribute(die: Die, code: int) -> int | None:
     ones only: formsdata would take an offset of 200 in one byte for a negative number.
     """
     attribute, value = Attribute(), c_uint64()
-    if not library().dwarf_attr_integrate(byref(die), code, byref(attribute)):
+    if not load_libdw().dwarf_attr_integrate(byref(die), code, byref(attribute)):
         return None
-    if library().dwarf_formudata(byref(attribute), byref(value)):
+    if load_libdw().dwarf_formudata(byref(attribute), byref(value)):
         return None
     return ctypes.c_int64(value.value).value
 
@@ -168,19 +168,19 @@ def number_attribute(die: Die, code: int) -> int | None:
 def entry_attribute(die: Die, code: int) -> Die | None:
     """The entry that an attribute refers to (DW_AT_type and the like), None if there is none."""
     attribute, target = Attribute(), Die()
-    if not library().dwarf_attr_integrate(byref(die), code, byref(attribute)):
+    if not load_libdw().dwarf_attr_integrate(byref(die), code, byref(attribute)):
         return None
-    return target if library().dwarf_formref_die(byref(attribute), byref(target)) else None
+    return target if load_libdw().dwarf_formref_die(byref(attribute), byref(target)) else None
 
 
 def has_attribute(die: Die, code: int) -> bool:
     """Whether the entry, or the one it is an instance of, has the attribute."""
-    return bool(library().dwarf_attr_integrate(byref(die), code, byref(Attribute())))
+    return bool(load_libdw().dwarf_attr_integrate(byref(die), code, byref(Attribute())))
 
 
 def children(die: Die) -> Iterator[Die]:
     """The entries below one, in order."""
-    lib, child = library(), Die()
+    lib, child = load_libdw(), Die()
     if lib.dwarf_child(byref(die), byref(child)):
         return
     while True:
@@ -193,7 +193,7 @@ def children(die: Die) -> Iterator[Die]:
 
 def functions_of(unit: Unit) -> list[tuple[int, Die]]:
     """The functions of a unit that have code: (entry address, entry)."""
-    lib, found = library(), list[tuple[int, Die]]()
+    lib, found = load_libdw(), list[tuple[int, Die]]()
 
     def collect(die: Any, _: Any) -> int:
         address = c_uint64()

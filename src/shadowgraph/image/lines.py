@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shadowgraph.image.debugfiles import DEBUG_ROOTS
 from shadowgraph.image.image import Image
-from shadowgraph.image.libdw import DebugInformation, NoDebugInformation, Unit, library, open_debug_information
+from shadowgraph.image.libdw import DebugInformation, NoDebugInformation, Unit, load_libdw, open_debug_information
 
 __all__ = ["LineTable", "SourceLine", "read_lines"]
 
@@ -75,7 +75,7 @@ def read_lines(image: Image, debug_roots: Sequence[str] = DEBUG_ROOTS) -> LineTa
 
 
 def _line_in(unit: Unit, address: int) -> SourceLine | None:
-    lib, number = library(), c_int()
+    lib, number = load_libdw(), c_int()
     line = lib.dwarf_getsrc_die(byref(unit.skeleton), address)
     if not line or lib.dwarf_lineno(line, byref(number)):
         return None

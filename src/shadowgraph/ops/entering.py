@@ -16,7 +16,7 @@ from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
 from shadowgraph.image.runtimes import V8_RESOLVER
-from shadowgraph.ops.library import KnownModule, ModuleLibrary
+from shadowgraph.ops.known_modules import KnownModule, KnownModules
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
 from shadowgraph.target.limits import lifted
@@ -98,7 +98,7 @@ def enter(
     selection: Selection,
     capture: Capture,
     settings: Settings,
-    library: ModuleLibrary,
+    known_modules: KnownModules,
     ids: FunctionIds,
     *,
     follow: bool,
@@ -111,16 +111,16 @@ def enter(
     try:
         modules = read_modules(tid)
         executable = _executable(tid, modules)
-        known = library.get(executable)
+        known = known_modules.get(executable)
         text = [segment for segment in known.image.segments if segment.executable]
         bias = known.bias(executable)
         low = min(segment.address for segment in text) + bias
         high = max(segment.address + segment.memory_size for segment in text) + bias
         with lifted(tid), RemoteThread(tid, memory) as thread:
-            choices = _choose(thread, modules, executable, selection, library)
-            _add_own_hooks(choices, modules, library, follow=follow)
-            agent = inject(thread, _complete(settings, modules, library, selection), low, high - low)
-            _tell_runtimes(memory, modules, library, agent)
+            choices = _choose(thread, modules, executable, selection, known_modules)
+            _add_own_hooks(choices, modules, known_modules, follow=follow)
+            agent = inject(thread, _complete(settings, modules, known_modules, selection), low, high - low)
+            _tell_runtimes(memory, modules, known_modules, agent)
             process = EnteredProcess(tid, agent, executable.path)
             for choice in choices.values():
                 hook_choice(thread, choice, capture, agent, ids, process)
@@ -138,18 +138,18 @@ def _executable(pid: int, modules: list[Module]) -> Module:
 
 
 def _choose(
-    thread: RemoteThread, modules: list[Module], executable: Module, selection: Selection, library: ModuleLibrary
+    thread: RemoteThread, modules: list[Module], executable: Module, selection: Selection, known_modules: KnownModules
 ) -> dict[str, Choice]:
     choices: dict[str, Choice] = {}
     for module in modules:
         if is_agent(module):
             continue
         if module is executable or selection.touches(module.name):
-            choice = _choose_in(module, library.get(module), selection, is_executable=module is executable)
+            choice = _choose_in(module, known_modules.get(module), selection, is_executable=module is executable)
             if choice.flags:
                 choices[module.path] = choice
-    if selection.library_calls != LibraryCalls.NONE:
-        _choose_imports(thread, modules, executable, selection, library, choices)
+    if selection.libcalls != LibraryCalls.NONE:
+        _choose_imports(thread, modules, executable, selection, known_modules, choices)
     return choices
 
 
@@ -173,24 +173,24 @@ def _choose_imports(
     modules: list[Module],
     executable: Module,
     selection: Selection,
-    library: ModuleLibrary,
+    known_modules: KnownModules,
     choices: dict[str, Choice],
 ) -> None:
     """The library functions that the executable imports, where the loader has bound or will bind them."""
-    flags = layout.FLAG_CALLER if selection.library_calls == LibraryCalls.DIRECT else 0
+    flags = layout.FLAG_CALLER if selection.libcalls == LibraryCalls.DIRECT else 0
     default = selection.everything or not selection.starts_empty
-    order = _search_order(executable, modules, library)
-    known = library.get(executable)
+    order = _search_order(executable, modules, known_modules)
+    known = known_modules.get(executable)
     bias = known.bias(executable)
     for imported in known.imports:
         address = thread.memory.read_word(imported.slot + bias)
         module = _holding(modules, address)
         if module is None or module is executable:  # not bound yet: the slot leads to the executable's own PLT
-            found = _look_up(imported.name, order, library)
+            found = _look_up(imported.name, order, known_modules)
             if found is None:
                 continue
             module, address = found
-        target = library.get(module)
+        target = known_modules.get(module)
         row = _row_at(target, address - target.bias(module))
         if row >= 0 and target.functions.is_ifunc[row]:
             address = thread.call(address)
@@ -205,14 +205,14 @@ def _choose_imports(
         choice.names.setdefault(row, imported.name)
 
 
-def _search_order(executable: Module, modules: list[Module], library: ModuleLibrary) -> list[Module]:
+def _search_order(executable: Module, modules: list[Module], known_modules: KnownModules) -> list[Module]:
     """The modules in the order in which the loader looks for symbols: breadth first along DT_NEEDED."""
     by_name = {module.name: module for module in modules}
-    for known_module in modules:
-        by_name.setdefault(library.get(known_module).image.soname, known_module)
+    for loaded in modules:
+        by_name.setdefault(known_modules.get(loaded).image.soname, loaded)
     order, queue = [executable], deque([executable])
     while queue:
-        for needed in library.get(queue.popleft()).image.needed:
+        for needed in known_modules.get(queue.popleft()).image.needed:
             module = by_name.get(needed)
             if module is not None and module not in order:
                 order.append(module)
@@ -220,9 +220,9 @@ def _search_order(executable: Module, modules: list[Module], library: ModuleLibr
     return order + [module for module in modules if module not in order]
 
 
-def _look_up(name: str, order: list[Module], library: ModuleLibrary) -> tuple[Module, int] | None:
+def _look_up(name: str, order: list[Module], known_modules: KnownModules) -> tuple[Module, int] | None:
     for module in order:
-        known = library.get(module)
+        known = known_modules.get(module)
         address = lookup_dynamic(known.image, name)
         if address is not None:
             return module, address + known.bias(module)
@@ -248,14 +248,16 @@ def _is_loader(module: Module) -> bool:
     return module.name.startswith("ld-")
 
 
-def _add_own_hooks(choices: dict[str, Choice], modules: list[Module], library: ModuleLibrary, *, follow: bool) -> None:
+def _add_own_hooks(
+    choices: dict[str, Choice], modules: list[Module], known_modules: KnownModules, *, follow: bool
+) -> None:
     """Functions that the agent itself must see.
 
     These are exec, clone with shared memory, the loader's notification, and, for the sake of tail calls, what needs
     its true return address.
     """
     for module in modules:
-        known = library.get(module)
+        known = known_modules.get(module)
         wanted = [_CLONE, *(_EXEC_FUNCTIONS if follow else ())] if _is_c_library(module) else []
         wanted += [(_LOADER_NOTE, layout.FLAG_LOADED, 0)] if _is_loader(module) else []
         for name, flag, variant in wanted:
@@ -273,13 +275,13 @@ def _add_own_hooks(choices: dict[str, Choice], modules: list[Module], library: M
                 choice.flags[row] = layout.FLAG_SILENT | layout.FLAG_TRUE_RETURN
 
 
-def _complete(settings: Settings, modules: list[Module], library: ModuleLibrary, selection: Selection) -> Settings:
+def _complete(settings: Settings, modules: list[Module], known_modules: KnownModules, selection: Selection) -> Settings:
     """The settings with what depends on the process."""
     note = 0
     for module in modules:
-        address = lookup_dynamic(library.get(module).image, "_r_debug") if _is_loader(module) else None
+        address = lookup_dynamic(known_modules.get(module).image, "_r_debug") if _is_loader(module) else None
         if address is not None:
-            note = address + library.get(module).bias(module)
+            note = address + known_modules.get(module).bias(module)
     return replace(
         settings,
         loader_note=note,
@@ -288,10 +290,10 @@ def _complete(settings: Settings, modules: list[Module], library: ModuleLibrary,
     )
 
 
-def _tell_runtimes(memory: Memory, modules: list[Module], library: ModuleLibrary, agent: Agent) -> None:
+def _tell_runtimes(memory: Memory, modules: list[Module], known_modules: KnownModules, agent: Agent) -> None:
     """Where a runtime can be told how to find true return addresses, tell it, unless somebody else has."""
     for module in modules:
-        known = library.get(module)
+        known = known_modules.get(module)
         address = lookup_dynamic(known.image, V8_RESOLVER)
         if address is not None and memory.read_word(address + known.bias(module)) == 0:
             memory.write(address + known.bias(module), agent.zones["resolver"].to_bytes(8, "little"))
@@ -375,7 +377,12 @@ def _debug_signatures(choice: Choice, rows: npt.NDArray[np.int64]) -> dict[int, 
 
 
 def hook_modules(
-    tid: int, process: EnteredProcess, selection: Selection, capture: Capture, library: ModuleLibrary, ids: FunctionIds
+    tid: int,
+    process: EnteredProcess,
+    selection: Selection,
+    capture: Capture,
+    known_modules: KnownModules,
+    ids: FunctionIds,
 ) -> None:
     """Hook what is wanted of modules that have been loaded since; their code has not run yet.
 
@@ -393,9 +400,9 @@ def hook_modules(
                     continue
                 if not selection.touches(module.name):
                     continue
-                choice = _choose_in(module, library.get(module), selection, is_executable=False)
+                choice = _choose_in(module, known_modules.get(module), selection, is_executable=False)
                 if choice.flags:
-                    _add_own_hooks({module.path: choice}, [module], library, follow=False)
+                    _add_own_hooks({module.path: choice}, [module], known_modules, follow=False)
                     hook_choice(thread, choice, capture, process.agent, ids, process)
     finally:
         memory.close()

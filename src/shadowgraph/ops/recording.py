@@ -19,7 +19,7 @@ from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
-from shadowgraph.ops.library import ModuleLibrary
+from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import find_thread, runs, shares
 from shadowgraph.ops.selection import Selection, nearest_names
 from shadowgraph.ops.values import Capture
@@ -88,7 +88,7 @@ class Recording:
         self.settings = Settings(
             **{**settings.__dict__, "tick_base": self.tick_base, "capture": int(bool(self.capture))}
         )
-        self.library = ModuleLibrary()
+        self.known_modules = KnownModules()
         self.ids = FunctionIds()
         self.numbering = Numbering()
         self.images: list[_Image] = []
@@ -166,7 +166,9 @@ class Recording:
             ptrace.set_options(pid, ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
             vet_process(pid)
         launch.run_to_entry(pid)
-        process = enter(pid, self.selection, self.capture, self.settings, self.library, self.ids, follow=self.follow)
+        process = enter(
+            pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
+        )
         if first and process.hooked == 0 and not self.selection.names_modules():
             raise StartError(self._nothing_hooked(process))
         drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, self._new_process)
@@ -180,7 +182,7 @@ class Recording:
     def _nothing_hooked(self, process: EnteredProcess) -> str:
         wanted = [rule.text for rule in self.selection.rules if rule.include]
         if wanted and not self.selection.matched & set(wanted):
-            names = (name for known in self.library.known() for name in known.readable_names())
+            names = (name for known in self.known_modules.all() for name in known.readable_names())
             return f"{process.program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}"
         which = f"that match {', '.join(wanted)}" if wanted else "chosen"
         why = max(process.refused, key=lambda reason: process.refused[reason], default=None)
@@ -344,7 +346,7 @@ class Recording:
         self._stop_thread(tid)
         try:
             before = image.process.hooked
-            hook_modules(tid, image.process, self.selection, self.capture, self.library, self.ids)
+            hook_modules(tid, image.process, self.selection, self.capture, self.known_modules, self.ids)
             self.hooked += image.process.hooked - before
             self._append_functions()
         finally:
@@ -408,7 +410,7 @@ class Recording:
                 hint = "; Shadowgraph's own code is never traced" if ours else ""
                 self._note(f"no function matched {rule.text}{hint}")
         self._note_captures()
-        build_ids = {known.path: known.image.build_id for known in self.library.known()}
+        build_ids = {known.path: known.image.build_id for known in self.known_modules.all()}
         self.spool.append("metadata", {"build_ids": build_ids})
         end: dict[str, Any] = {"tick": self._now(), "reason": "stopped" if self.stop else "exited"}
         if self._status is not None:

@@ -49,7 +49,7 @@ class Selection:
 
     rules: Sequence[Rule] = ()
     everything: bool = False
-    library_calls: str = LibraryCalls.DIRECT
+    libcalls: str = LibraryCalls.DIRECT
     matched: set[str] = field(default_factory=set)
 
     @property

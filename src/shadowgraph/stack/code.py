@@ -20,7 +20,7 @@ from shadowgraph.image import (
     reason_by_name,
 )
 from shadowgraph.image.unwind_rows import UnwindRow, row_at
-from shadowgraph.ops.library import ModuleLibrary
+from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.stack.frame import Lost
 from shadowgraph.target.memory import Mapping, Memory, read_mappings
 from shadowgraph.target.modules import Module, read_modules
@@ -127,9 +127,9 @@ def _loads_stack_pointer(code: bytes) -> bool:
 class CodeMap:
     """All code of one process. :meth:`refresh` before each trace."""
 
-    def __init__(self, memory: Memory, library: ModuleLibrary) -> None:
+    def __init__(self, memory: Memory, known_modules: KnownModules) -> None:
         self.memory = memory
-        self.library = library
+        self.known_modules = known_modules
         self._mappings: list[Mapping] = []
         self._starts: list[int] = []
         self._modules: dict[str, Module] = {}
@@ -185,7 +185,7 @@ class CodeMap:
                 # Another file may have taken the path since.
                 opened = f"/proc/{self.memory.pid}/map_files/{mapping.start:x}-{mapping.end:x}"
                 module = replace(module, opened=opened)
-            known = self.library.get(module)
+            known = self.known_modules.get(module)
             bias = known.bias(module)
             return LoadedCode(module.name, bias, known.image, known.functions)
         except (ShadowgraphError, OSError) as error:

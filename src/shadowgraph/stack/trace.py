@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shadowgraph.agent.hooks import Hooks
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.zones import ZoneTable
-from shadowgraph.ops.library import ModuleLibrary
+from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.stack.code import CodeMap
 from shadowgraph.stack.frame import Lost, StackTrace
 from shadowgraph.stack.snapshot import Snapshot
@@ -31,10 +31,10 @@ class Unwinder:
     """
 
     def __init__(
-        self, memory: Memory, library: ModuleLibrary, hooks: Sequence[Hooks] = (), agent: Agent | None = None
+        self, memory: Memory, known_modules: KnownModules, hooks: Sequence[Hooks] = (), agent: Agent | None = None
     ) -> None:
         self.memory = memory
-        self.codes = CodeMap(memory, library)
+        self.codes = CodeMap(memory, known_modules)
         self.zones = ZoneTable(agent.zones, _text_of(memory.pid, agent), hooks) if agent else None
 
     def trace(self, registers: Registers, most: int = MOST_FRAMES) -> StackTrace:
@@ -52,12 +52,12 @@ class Unwinder:
 def trace(
     registers: Registers,
     memory: Memory,
-    library: ModuleLibrary,
+    known_modules: KnownModules,
     hooks: Sequence[Hooks] = (),
     agent: Agent | None = None,
 ) -> StackTrace:
     """The stack of one stopped thread; use an :class:`Unwinder` for more than one trace."""
-    return Unwinder(memory, library, hooks, agent).trace(registers)
+    return Unwinder(memory, known_modules, hooks, agent).trace(registers)
 
 
 def _text_of(pid: int, agent: Agent) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from shadowgraph.target.modules import Module
 if TYPE_CHECKING:
     from shadowgraph.image.signatures import SignatureTable
 
-__all__ = ["KnownModule", "ModuleLibrary"]
+__all__ = ["KnownModule", "KnownModules"]
 
 
 _NEED_TRUE_RETURN = (Reason.RETURNS_TWICE, Reason.SWITCHES_STACKS, Reason.LOOKS_AT_RETURN_ADDRESS)
@@ -115,7 +115,7 @@ class KnownModule:
         return module.base - first
 
 
-class ModuleLibrary:
+class KnownModules:
     """Known modules by file identity."""
 
     def __init__(self) -> None:
@@ -129,6 +129,6 @@ class ModuleLibrary:
             self._known[key] = KnownModule(module.opened, module.path)
         return self._known[key]
 
-    def known(self) -> list[KnownModule]:
+    def all(self) -> list[KnownModule]:
         """All modules met so far."""
         return list(self._known.values())

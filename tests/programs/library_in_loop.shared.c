@@ -1,4 +1,4 @@
-/* The library of library_in_loop.c. */
+/* What library_in_loop.c loads. */
 #include "check.h"
 
 static long loaded;
