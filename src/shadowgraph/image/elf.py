@@ -28,7 +28,7 @@ ELFCOMPRESS_ZLIB = 1
 # A section that claims to unpack to more than this is damaged; the largest real ones are a few hundred megabytes.
 UNPACKED_LIMIT = 1 << 33
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")
 
 PROGRAM_HEADER = np.dtype(
@@ -115,9 +115,9 @@ class ElfFile:
     def __init__(self, data: Bytes) -> None:
         self.data = data
         self.remarks: list[str] = []
-        if len(data) < _HEADER.size:
+        if len(data) < HEADER.size:
             raise DamagedFile("it ends within the ELF header")
-        fields = _HEADER.unpack(data[: _HEADER.size].tobytes())
+        fields = HEADER.unpack(data[: HEADER.size].tobytes())
         self.ident: bytes = fields[0]
         self.type, self.machine, _, self.entry, program_offset, section_offset = (int(f) for f in fields[1:7])
         _, _, program_entry, program_count, section_entry, section_count, names_index = (int(f) for f in fields[7:])

@@ -22,7 +22,7 @@ from shadowgraph.image import (
 )
 from shadowgraph.ops.selection import without_parameters
 from shadowgraph.patch import ModulePlan, plan_module
-from shadowgraph.target.modules import Module
+from shadowgraph.target.modules import PAGE, Module
 
 if TYPE_CHECKING:
     from shadowgraph.image.signatures import SignatureTable
@@ -109,9 +109,8 @@ class KnownModule:
 
     def bias(self, module: Module) -> int:
         """What to add to an image address for this loading of the module."""
-        first = min(
-            segment.address - segment.file_offset for segment in self.image.segments if segment.file_offset == 0
-        )
+        # The linker may leave the headers out of the first segment (-n): it begins later in the file's first page.
+        first = min(part.address - part.file_offset for part in self.image.segments if part.file_offset < PAGE)
         return module.base - first
 
 

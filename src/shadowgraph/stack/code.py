@@ -77,8 +77,8 @@ class LoadedCode:
 
     def is_stub(self, pc: int) -> bool:
         """Whether the code at an address is a linker-made stub that jumps on to another function."""
-        part = self.functions.find_part(pc - self.bias) if pc >= self.bias else None
-        return part is not None and part.reason is Reason.PLT_STUB
+        address = pc - self.bias
+        return any(text.is_plt and text.address <= address < text.end for text in self.image.text)
 
     def has_switched_stacks(self, pc: int) -> bool:
         """Whether a thread at an address is behind a load of rsp in a function that leaves on another stack.
@@ -132,8 +132,8 @@ class CodeMap:
         self.known_modules = known_modules
         self._mappings: list[Mapping] = []
         self._starts: list[int] = []
-        self._modules: dict[str, Module] = {}
-        self._known: dict[str, _Known] = {}
+        self._modules: list[Module] = []
+        self._known: dict[tuple[str, int], _Known] = {}
 
     def refresh(self) -> None:
         """Look again at what is mapped."""
@@ -142,9 +142,7 @@ class CodeMap:
             return
         self._mappings = mappings
         self._starts = [mapping.start for mapping in mappings]
-        self._modules = {}
-        for module in read_modules(self.memory.pid, mappings):
-            self._modules[module.path] = module
+        self._modules = read_modules(self.memory.pid, mappings)
 
     def mapping(self, address: int) -> Mapping | None:
         """The mapping that holds an address."""
@@ -165,15 +163,17 @@ class CodeMap:
         if mapping is None or "x" not in mapping.permissions:
             return None
         path = mapping.path.removesuffix(_DELETED)
-        module = self._modules.get(path)
+        loaded = (module for module in self._modules if module.path.removesuffix(_DELETED) == path)
+        module = next((module for module in loaded if module.low <= pc < module.high), None)
         if module is None and mapping.path == _VDSO:
             module = Module(_VDSO, mapping.start, mapping.start, mapping.end, _VDSO)
         if module is None:
             return None
-        known = self._known.get(path)
+        key = (module.path, module.base)
+        known = self._known.get(key)
         if known is None or known.module != module:
             known = _Known(module, self._open(module, mapping))
-            self._known[path] = known
+            self._known[key] = known
         return known.code
 
     def _open(self, module: Module, mapping: Mapping) -> LoadedCode:

@@ -286,5 +286,5 @@ class Walk:
 
 
 def _named(code: LoadedCode, pc: int) -> str:
-    name = code.name_at(pc)
-    return f"{name or hex(pc)} in {code.name}"
+    name = code.name_at(pc) or (f"the linker's stub at {pc:#x}" if code.is_stub(pc) else hex(pc))
+    return f"{name} in {code.name}"

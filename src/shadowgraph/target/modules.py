@@ -6,9 +6,15 @@ import os
 import stat
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.image.elf import HEADER, PROGRAM_HEADER, PT_LOAD
 from shadowgraph.target.memory import Mapping, read_mappings
 
 __all__ = ["Module", "read_modules"]
+
+PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -37,42 +43,71 @@ def read_modules(pid: int, mappings: list[Mapping] | None = None) -> list[Module
     for mapping in read_mappings(pid) if mappings is None else mappings:
         if mapping.path.startswith("/"):
             files.setdefault((mapping.path, mapping.inode, mapping.device), []).append(mapping)
-    loadings = [parts for file in files.values() for parts in _loadings(file)]
-    if not loadings:
+    candidates = [parts for parts in files.values() if any("x" in part.permissions for part in parts)]
+    if not candidates:
         return []
     memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        modules = [_module(pid, parts) for parts in loadings if _is_elf(memory, parts[0].start)]
+        loadings = [loading for parts in candidates for loading in _loadings(memory, parts)]
     finally:
         os.close(memory)
-    return sorted(modules, key=lambda module: module.base)
+    return sorted((_module(pid, loading) for loading in loadings), key=lambda module: module.base)
 
 
-def _loadings(parts: list[Mapping]) -> list[list[Mapping]]:
-    """The mappings of one file, divided into its loadings: dlmopen may load a file more than once.
+def _loadings(memory: int, parts: list[Mapping]) -> list[list[Mapping]]:
+    """The mappings of one file, in the order of their addresses, divided into its loadings with executable memory.
 
-    A loading begins at offset 0 and has executable memory. Further segments of it may begin in the file's first page.
+    dlmopen loads a file more than once, and programs map files, their own too, to read them. In a small file several
+    segments may begin in the first page (mold does not give each a page of its own), so that one loading maps offset 0
+    more than once: what belongs to a loading is told by its program headers.
     """
-    loadings: list[list[Mapping]] = []
+    loadings: list[tuple[_Segments, list[Mapping]]] = []
     for part in parts:
-        if part.offset == 0 or not loadings:
-            loadings.append([])
-        loadings[-1].append(part)
-    merged: list[list[Mapping]] = []
-    for loading in loadings:
-        if merged and not any("x" in part.permissions for part in loading):
-            merged[-1] += loading
-        else:
-            merged.append(loading)
-    return [loading for loading in merged if loading[0].offset == 0 and any("x" in p.permissions for p in loading)]
+        loading = next((known for segments, known in loadings if segments.explain(known[0], part)), None)
+        if loading is not None:
+            loading.append(part)
+        elif part.offset == 0 and (segments := _read_segments(memory, part, parts)) is not None:
+            loadings.append((segments, [part]))
+    return [known for _, known in loadings if any("x" in part.permissions for part in known)]
 
 
-def _is_elf(memory: int, address: int) -> bool:
-    """Whether an ELF file is mapped there: code made at run time is in files too, of shared memory."""
+class _Segments:
+    """Where the segments of a file lie, in memory and in the file, as its program headers (PT_LOAD) say."""
+
+    def __init__(self, headers: npt.NDArray[np.void]) -> None:
+        addresses, sizes, offsets = (headers[name].astype(np.int64) for name in ("address", "memory_size", "offset"))
+        distances = addresses - offsets
+        self._low = int(distances[offsets < PAGE].min())
+        self._span = int((addresses + sizes).max()) - self._low
+        # An address and an offset are the same within their pages (System V ABI, "Program Loading").
+        self._distances = set(distances.tolist())
+
+    def explain(self, first: Mapping, part: Mapping) -> bool:
+        """Whether a mapping is of a segment, or a part of one, of the loading whose lowest mapping is ``first``."""
+        start = part.start - first.start
+        return start < self._span and self._low + start - part.offset in self._distances
+
+
+def _read_segments(memory: int, first: Mapping, parts: list[Mapping]) -> _Segments | None:
+    """The segments of the file whose offset 0 is mapped at ``first``; None if that is no ELF file.
+
+    Code made at run time is in files too, of shared memory.
+    """
     try:
-        return os.pread(memory, 4, address) == b"\x7fELF"
+        header = os.pread(memory, HEADER.size, first.start)
+        if header[:4] != b"\x7fELF" or len(header) < HEADER.size:
+            return None
+        offset, size, count = (HEADER.unpack(header)[index] for index in (5, 9, 10))
+        # They may lie anywhere in the file (patchelf moves them to its end), but always in what is loaded.
+        holding = next((part for part in (first, *parts) if 0 <= offset - part.offset < part.end - part.start), first)
+        table = os.pread(memory, size * count, holding.start + offset - holding.offset)
     except OSError:
-        return False
+        return None
+    if size != PROGRAM_HEADER.itemsize or len(table) < size * count:
+        return None
+    headers = np.frombuffer(table, PROGRAM_HEADER)
+    headers = headers[headers["type"] == PT_LOAD]
+    return _Segments(headers) if (headers["offset"] < PAGE).any() else None
 
 
 def _module(pid: int, parts: list[Mapping]) -> Module:
