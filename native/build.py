@@ -78,7 +78,7 @@ AGENT = Library(
     (
         "-shared",
         "-nostdlib",
-        "-Wl,-z,defs,-z,now,-z,relro,-z,noexecstack,--hash-style=gnu,-soname,shadowgraph-agent.so",
+        "-Wl,-z,defs,-z,now,-z,relro,-z,noexecstack,--hash-style=gnu,-soname,shadowgraph-agent.so,--build-id",
     ),
 )
 # The same, with the thread's state found by the gs base: for loaders that give no static TLS after the start (musl).

@@ -34,9 +34,14 @@ extern struct sg_thread *sg_threads SG_HIDDEN;
 extern uint64_t sg_caller_low SG_HIDDEN, sg_caller_size SG_HIDDEN, sg_minimal_ticks SG_HIDDEN;
 long sg_start(void);
 
+/* renew.c */
+extern struct sg_kept sg_kept[SG_KEPT_LIMIT] SG_HIDDEN;
+
 /* thread.c: the calling thread's state, made if need be; 0 if there can be none (counted by the caller) */
 SG_HIDDEN struct sg_thread *sg_thread_here(void);
 SG_HIDDEN void sg_threads_start(uint32_t *mark);
+SG_HIDDEN int sg_threads_locked(void);
+SG_HIDDEN uint64_t sg_thread_place(void);
 SG_HIDDEN void sg_thread_share(void);
 SG_HIDDEN int sg_threads_sweep(struct sg_thread *self, uint32_t most);
 SG_HIDDEN uint64_t sg_lock(void);
@@ -51,6 +56,7 @@ SG_HIDDEN uint32_t sg_block_take(struct sg_thread *thread, struct sg_frame *belo
 SG_HIDDEN void sg_frames_prepare(struct sg_frame *frames, uint32_t count, struct sg_frame *below);
 SG_HIDDEN void sg_blocks_reclaim(struct sg_thread *thread);
 SG_HIDDEN void sg_blocks_after_fork(struct sg_thread *former);
+SG_HIDDEN void sg_blocks_renew(void);
 
 /* holes.c */
 SG_HIDDEN struct sg_frame *sg_holes_use(struct sg_thread *thread, struct sg_frame *below, uint64_t slot, int everywhere);

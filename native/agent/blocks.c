@@ -164,3 +164,27 @@ void sg_blocks_after_fork(struct sg_thread *former)
         }
     }
 }
+
+/*
+ * All threads begin anew, with a new arena. What is still in flight belongs to a recording that is over: it returns
+ * without a record, and nothing of it leads to the former arena or to the function records of former hooks any more.
+ */
+void sg_blocks_renew(void)
+{
+    static struct sg_function former_function;
+    for (uint32_t i = 0; i < SG_BLOCKS; i++) {
+        struct sg_block *block = &sg_blocks[i];
+        if (!block->owner)
+            continue;
+        block->chunk = 0; /* the former arena's */
+        if (!any_awaited(i)) {
+            give_back(i);
+            continue;
+        }
+        *block = (struct sg_block){.owner = ORPHANED, .inherited = 1};
+        for (uint32_t frame = 0; frame < SG_BLOCK_FRAMES; frame++) {
+            sg_block_frames(i)[frame].open = &inherited_call;
+            sg_block_frames(i)[frame].function = &former_function;
+        }
+    }
+}

@@ -8,6 +8,7 @@
 #define KERNEL_open 2
 #define KERNEL_close 3
 #define KERNEL_mmap 9
+#define KERNEL_munmap 11
 #define KERNEL_rt_sigprocmask 14
 #define KERNEL_access 21
 #define KERNEL_sched_yield 24

@@ -62,10 +62,12 @@ static void tell_zones(void)
     sg_settings.resolver = (uint64_t)sg_resolve_return_address;
     sg_settings.frames = (uint64_t)sg_frames;
     sg_settings.frame_count = SG_FRAMES;
+    sg_settings.kept = (uint64_t)sg_kept;
+    sg_settings.thread_word = sg_thread_place();
 }
 
 /*
- * Makes the arena and the threads' private state from sg_settings. Returns the memfd of the arena, for the controller
+ * Makes the arena and the threads' private state from sg_settings; where that fails, nothing has changed. Returns the memfd of the arena, for the controller
  * to open and close again, or -errno. The arena keeps out of core dumps; the threads' state is wiped in forked children,
  * which is how they notice.
  */
@@ -88,7 +90,11 @@ __attribute__((visibility("default"))) long sg_start(void)
     long threads = arena < 0 ? arena
                              : sg_kernel6(KERNEL_mmap, 0, private_size, 3,
                                           0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
+    if (threads >= 0 && sg_settings.capture && !sg_values_start())
+        threads = -12; /* ENOMEM */
     if (threads < 0) {
+        if (arena > 0)
+            sg_kernel2(KERNEL_munmap, arena, size);
         sg_kernel1(KERNEL_close, fd);
         return threads;
     }
@@ -107,8 +113,6 @@ __attribute__((visibility("default"))) long sg_start(void)
     sg_caller_low = sg_settings.caller_low;
     sg_caller_size = sg_settings.caller_size;
     sg_minimal_ticks = sg_settings.minimal_ticks;
-    if (sg_settings.capture && !sg_values_start())
-        return -12; /* ENOMEM */
     sg_settings.arena = (uint64_t)sg_arena;
     tell_zones();
     sg_arena->magic = SG_ARENA_MAGIC;

@@ -13,12 +13,30 @@ static uint32_t sweep_at;
 static uint32_t process;   /* pid of the process whose private state this is */
 static uint32_t *unforked; /* 1; lies with the threads' state, so that a forked child reads 0 (MADV_WIPEONFORK) */
 
-/* Called once, before there is any thread. `mark` is in memory that fork wipes. */
+/* Called before there is any thread's state. `mark` is in memory that fork wipes. */
 void sg_threads_start(uint32_t *mark)
 {
     process = (uint32_t)sg_kernel0(KERNEL_getpid);
     unforked = mark;
     *mark = 1;
+}
+
+/* Whether somebody is about to change the pool of blocks: asked while all threads stand still. */
+int sg_threads_locked(void)
+{
+    return lock_word != 0;
+}
+
+/* Where each thread's word is, counted from its thread control block; 0 if it is the gs base. */
+uint64_t sg_thread_place(void)
+{
+#ifdef SG_THREAD_BY_GS
+    return 0;
+#else
+    uint64_t control_block;
+    __asm__("mov %%fs:0, %0" : "=r"(control_block));
+    return (uint64_t)&sg_thread - control_block;
+#endif
 }
 
 /* Guards the pool of blocks and the reclaiming of dead threads. Signals are blocked while it is held: a handler must not

@@ -10,6 +10,8 @@ static uint64_t *places;
 
 int sg_values_start(void)
 {
+    if (places)
+        return 1;
     long size = (long)SG_FRAMES * PLACE_WORDS * 8;
     long memory = sg_kernel6(KERNEL_mmap, 0, size, 3 /* RW */, 0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
     if (memory < 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from shadowgraph.agent import hooks
+from shadowgraph.agent.inject import Agent
 from shadowgraph.image import lookup_dynamic, open_image, read_functions, read_unwind_table
 from shadowgraph.patch import ModulePlan, encode_thunks, thunk_space
 from shadowgraph.patch.thunk_object import build_thunk_object, lay_out
@@ -29,7 +30,7 @@ class ObjectHooks:
     folder: Path
 
     def hook(
-        self, thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: hooks.Request, enter: int
+        self, thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: hooks.Request, agent: Agent
     ) -> hooks.Hooks:
         """Hook functions of a module; captured values are not provided for."""
         assert not request.values
@@ -39,7 +40,7 @@ class ObjectHooks:
         assert base is not None
         place = lay_out(base, code_size, count)
         block = encode_thunks(
-            plan, request.rows, bias, place.thunk_base, place.record_base, request.ids, enter, request.flags
+            plan, request.rows, bias, place.thunk_base, place.record_base, request.ids, agent.enter, request.flags
         )
         block.records["variant"] = request.variants
         image = open_image(module.opened)
@@ -50,9 +51,9 @@ class ObjectHooks:
         path.write_bytes(build_thunk_object(block, rows, place.thunk_base, place.record_base, names, path.name))
         self._load(thread, path, base)
         refused = {int(request.rows[row]): hooks.Reason.OUT_OF_REACH for row in block.out_of_reach}
-        foreign = hooks._write_jumps(thread, block)
-        refused |= {int(request.rows[block.patched[index]]): hooks.Reason.FOREIGN_BYTES for index in foreign}
-        return hooks.Hooks(module, block, place.thunk_base, place.record_base, refused)
+        placed = hooks.Hooks(module, block, place.thunk_base, place.record_base, refused)
+        hooks.write_jumps(thread.memory, placed)
+        return placed
 
     @staticmethod
     def _load(thread: RemoteThread, path: Path, base: int) -> None:

@@ -159,6 +159,37 @@ struct sg_values {
     struct sg_value items[SG_VALUES_LIMIT];
 };
 
+/*
+ * What a controller has put into a process, so that it or any other one can take it out again: written by controllers
+ * while the process stands still, never read by the agent. Private memory, so that a forked child has its own.
+ *
+ * A patch holds what to put back; one whose address lies in a thunk makes that thunk do without what is put back elsewhere.
+ * A move says where a thread that stands at `from` goes on when the patches are taken out, and by how much its stack
+ * pointer grows then.
+ */
+struct sg_patch {
+    uint64_t address;
+    uint8_t size;
+    uint8_t original[5], replacement[5];
+    uint8_t unused[5];
+};
+
+struct sg_move {
+    uint64_t from, to;
+    uint64_t grows;
+};
+
+#define SG_KEPT_LIMIT 1024
+#define SG_KEPT_RETURNED_INTO 1 /* calls are made from these thunks: they stay for good */
+#define SG_KEPT_TAKEN_OUT 2     /* its patches have been taken out */
+
+struct sg_kept {
+    uint64_t base, size; /* the mapping of thunks and function records; size 0: no entry */
+    uint64_t patches, moves; /* these two in a mapping of their own, which begins with the patches */
+    uint32_t patch_count, move_count;
+    uint32_t flags, tables_size;
+};
+
 /* Settings and results of the agent, written into its data before sg_start is called. */
 struct sg_settings {
     uint32_t policy;
@@ -184,6 +215,8 @@ struct sg_settings {
     uint64_t enter, enter_end, enter_aside, enter_aside_end;
     uint64_t leave, leave_end, leave_aside, leave_aside_end;
     uint64_t sites, frames, frame_count;
+    uint64_t kept;        /* struct sg_kept[SG_KEPT_LIMIT] */
+    uint64_t thread_word; /* where a thread's word is, counted from its fs base; 0: it is the gs base */
 };
 
 #endif

@@ -8,19 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
+from shadowgraph.agent.exchange import Exchange
+from shadowgraph.agent.inject import Agent
+from shadowgraph.agent.kept import keep, tables_of
 from shadowgraph.errors import StartError
 from shadowgraph.image.reasons import Reason
-from shadowgraph.patch import ModulePlan, ThunkBlock, encode_thunks, thunk_space
-from shadowgraph.target.memory import find_gap, read_mappings
+from shadowgraph.patch import ModulePlan, PlanFlag, ThunkBlock, encode_thunks, thunk_space
+from shadowgraph.target.memory import Memory, find_gap, read_mappings
 from shadowgraph.target.modules import Module
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["Hooks", "Request", "hook", "restore"]
+__all__ = ["Hooks", "Request", "hook", "place", "restore", "write_jumps"]
 
 _PAGE = 4096
 _SYS_MMAP, _SYS_MPROTECT = 9, 10
 _READ, _WRITE, _EXEC = 1, 2, 4
-_PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x100000  # MAP_FIXED_NOREPLACE
+_PRIVATE_ANONYMOUS = 0x02 | 0x20
+_PRIVATE_ANONYMOUS_FIXED = _PRIVATE_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 
 
 @dataclass(frozen=True)
@@ -48,26 +52,76 @@ class Hooks:
     refused: dict[int, Reason]
 
 
-def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, enter: int) -> Hooks:
+def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, agent: Agent) -> Hooks:
     """Hook functions of a module; every thread of the process must be stopped, none within bytes about to change."""
+    hooks = place(thread, module, bias, plan, request, agent)
+    write_jumps(thread.memory, hooks)
+    return hooks
+
+
+def place(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, agent: Agent) -> Hooks:
+    """Do everything for the hooks of a module that changes nothing of it: thunks, records, the way back."""
     memory = thread.memory
-    code_size = -(-thunk_space(plan, request.rows) // _PAGE) * _PAGE
-    record_size = -(-len(request.rows) * layout.FUNCTION_RECORD_SIZE // _PAGE) * _PAGE
+    code_size = _pages(thunk_space(plan, request.rows))
+    record_size = _pages(len(request.rows) * layout.FUNCTION_RECORD_SIZE)
     values = b"".join(request.values.values())
-    base = _map_near(thread, module, code_size + record_size + -(-len(values) // _PAGE) * _PAGE)
-    thunks = encode_thunks(plan, request.rows, bias, base, base + code_size, request.ids, enter, request.flags)
+    size = code_size + record_size + _pages(len(values))
+    base = _map_near(thread, module, size)
+    thunks = encode_thunks(plan, request.rows, bias, base, base + code_size, request.ids, agent.enter, request.flags)
     thunks.records["variant"] = request.variants
-    for place, index in enumerate(request.values):
+    for number, index in enumerate(request.values):
         thunks.records["flags"][index] |= layout.FLAG_VALUES
-        thunks.records["values"][index] = base + code_size + record_size + place * layout.values_dtype.itemsize
+        thunks.records["values"][index] = base + code_size + record_size + number * layout.values_dtype.itemsize
     memory.write(base + code_size + record_size, values)
     memory.write(base, thunks.code)
     memory.write(base + code_size, thunks.records.tobytes())
     thread.system_call(_SYS_MPROTECT, base, code_size, _READ | _EXEC)
+    _keep(thread, agent, plan, thunks, base, size)
     refused = {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
-    foreign = _write_jumps(thread, thunks)
-    refused |= {int(request.rows[thunks.patched[index]]): Reason.FOREIGN_BYTES for index in foreign}
     return Hooks(module, thunks, base, base + code_size, refused)
+
+
+def _keep(thread: RemoteThread, agent: Agent, plan: ModulePlan, thunks: ThunkBlock, base: int, size: int) -> None:
+    """Write down in the process what takes these hooks out again."""
+    patches, moves = tables_of(thunks)
+    tables_size = _pages(patches.nbytes + moves.nbytes)
+    tables = thread.system_call(_SYS_MMAP, 0, tables_size, _READ | _WRITE, _PRIVATE_ANONYMOUS, -1, 0)
+    thread.memory.write(tables, patches.tobytes() + moves.tobytes())
+    returned_into = bool((plan.flags[thunks.chosen] & np.uint16(PlanFlag.REAL_CALL)).any())
+    keep(
+        thread.memory,
+        agent.zones["kept"],
+        {
+            "base": base,
+            "size": size,
+            "patches": tables,
+            "moves": tables + patches.nbytes,
+            "patch_count": len(patches),
+            "move_count": len(moves),
+            "flags": layout.KEPT_RETURNED_INTO if returned_into else 0,
+            "tables_size": tables_size,
+        },
+    )
+
+
+def _pages(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE
+
+
+def write_jumps(memory: Memory, hooks: Hooks) -> npt.NDArray[np.bool_]:
+    """Write the jumps of a module whose thunks are in place; bool[p]: which patches have been written.
+
+    Those are left alone whose bytes are not what the file has, and those that need one of them. All are compared before
+    the first byte is changed.
+    """
+    thunks = hooks.thunks
+    exchange = Exchange(thunks.patch_address, thunks.patch_size)
+    exchange.read(memory)
+    usable = thunks.usable(~exchange.holds(thunks.original))
+    exchange.write(memory, thunks.replacement, usable)
+    for index in np.flatnonzero(~usable).tolist():
+        hooks.refused[int(thunks.chosen[thunks.patched[index]])] = Reason.FOREIGN_BYTES
+    return usable
 
 
 def restore(thread: RemoteThread, hooks: Hooks) -> None:
@@ -77,7 +131,7 @@ def restore(thread: RemoteThread, hooks: Hooks) -> None:
         return
     size = int(thunks.patch_size[0])
     if thread.memory.read(int(thunks.patch_address[0]), size) != thunks.replacement[0, :size].tobytes():
-        _write_jumps(thread, thunks)
+        write_jumps(thread.memory, hooks)
 
 
 def _map_near(thread: RemoteThread, module: Module, size: int) -> int:
@@ -89,35 +143,3 @@ def _map_near(thread: RemoteThread, module: Module, size: int) -> int:
     if got != base:
         raise StartError(f"{module.path}: memory for its thunks was not mapped where it was asked for")
     return base
-
-
-def _write_jumps(thread: RemoteThread, thunks: ThunkBlock) -> list[int]:
-    """Write the jumps, page by page, and return those that were left alone.
-
-    These are the ones whose bytes are not what the file has, and those that need one of them. All are compared before
-    the first byte is changed. Pages without a hook stay shared with the file.
-    """
-    memory = thread.memory
-    order = np.argsort(thunks.patch_address, kind="stable")
-    address = thunks.patch_address[order].astype(np.int64)
-    if not len(address):
-        return []
-    offsets = np.arange(thunks.original.shape[1])
-    changed = offsets < np.asarray(thunks.patch_size)[order][:, None]
-    first, last = address // _PAGE, (address + len(offsets) - 1) // _PAGE
-    runs = np.split(np.arange(len(address)), np.flatnonzero(first[1:] > last[:-1] + 1) + 1)
-    differs = np.zeros(len(address), np.bool_)
-    pages = []
-    for run in runs:
-        start, end = int(first[run[0]]) * _PAGE, (int(last[run[-1]]) + 1) * _PAGE
-        data = np.frombuffer(bytearray(memory.read(start, end - start)), np.uint8)
-        places = (address[run] - start)[:, None] + offsets
-        same = (data[places] == thunks.original[order[run]]) | ~changed[run]
-        differs[order[run]] = ~same.all(axis=1)
-        pages.append((start, data, places))
-    usable = thunks.usable(differs)
-    for run, (start, data, places) in zip(runs, pages, strict=True):
-        wanted = changed[run] & usable[order[run]][:, None]
-        data[places[wanted]] = thunks.replacement[order[run]][wanted]
-        memory.write(start, data.data)
-    return np.flatnonzero(~usable).tolist()

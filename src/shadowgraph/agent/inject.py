@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,18 +15,34 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.errors import StartError
 from shadowgraph.image import Image, lookup_dynamic, open_image
-from shadowgraph.target.memory import read_mappings
+from shadowgraph.target.memory import Memory, read_mappings
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["AGENT_PATH", "Agent", "Settings", "inject", "is_agent"]
+__all__ = [
+    "AGENT_PATH",
+    "Agent",
+    "Settings",
+    "find_agent",
+    "inject",
+    "is_agent",
+    "is_same_build",
+    "load",
+    "read_zones",
+    "start",
+]
 
 AGENT_PATH = Path(__file__).resolve().parent.parent / "_native" / "agent.so"
 # The same with the thread's state found by the gs base: for loaders that give no static TLS after the start.
 _AGENT_BY_GS = AGENT_PATH.with_name("agent-gs.so")
 
 _RTLD_NOW = 2
-_SYS_CLOSE = 3
+_SYS_CLOSE, _SYS_MEMFD_CREATE = 3, 319
+_CLOEXEC = 1  # MFD_CLOEXEC
+_PAGE = 4096
+# How copies of the agent in memory are called.
+_LENT_NAME = "shadowgraph-"
+_LENT = f"/memfd:{_LENT_NAME}agent"
 _FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what seccomp filters answer
 
 
@@ -63,14 +81,28 @@ def inject(thread: RemoteThread, settings: Settings, caller_low: int, caller_siz
     Only an object that the loader knows is found by dl_iterate_phdr, hence by unwinders and debuggers (design: 1).
     ``caller_low`` and ``caller_size`` are the text of the executable.
     """
-    memory = thread.memory
+    return start(thread, load(thread), settings, caller_low, caller_size)
+
+
+def load(thread: RemoteThread) -> Module:
+    """Load the agent, and no more. The thread must hold no lock that its loader or allocator may want."""
+    pid = thread.memory.pid
     if not AGENT_PATH.exists():
         raise StartError(f"{AGENT_PATH}: the agent has not been built; run `make build`, or reinstall the package")
-    _load(thread)
-    module = next((m for m in read_modules(memory.pid) if is_agent(m)), None)
+    with _visible_in(thread) as names:
+        _load(thread, names)
+    module = find_agent(pid)
     if module is None:
-        raise StartError(f"process {memory.pid}: the agent was loaded, but is not among its mappings")
-    image = open_image(module.opened)
+        raise StartError(f"process {pid}: the agent was loaded, but is not among its mappings")
+    return module
+
+
+def start(
+    thread: RemoteThread, module: Module, settings: Settings, caller_low: int, caller_size: int, entry: str = "sg_start"
+) -> Agent:
+    """Bring a loaded agent to life: sg_start the first time, sg_renew in a process where it has been used before."""
+    memory = thread.memory
+    image = open_image(str(_file_of(module)))
     block = np.zeros(1, layout.settings_dtype)
     for name in Settings.__dataclass_fields__:
         block[name] = getattr(settings, name)
@@ -78,9 +110,11 @@ def inject(thread: RemoteThread, settings: Settings, caller_low: int, caller_siz
     block["caller_low"], block["caller_size"] = caller_low, caller_size
     block["main_stack_end"] = next((m.end for m in read_mappings(memory.pid) if m.path == "[stack]"), 0)
     where = module.base + _symbol(image, "sg_settings")
+    former = memory.read(where, layout.settings_dtype.itemsize)
     memory.write(where, block.tobytes())
-    file = thread.call(module.base + _symbol(image, "sg_start"))
+    file = thread.call(module.base + _symbol(image, entry))
     if file >= 1 << 63:
+        memory.write(where, former)
         code = (1 << 64) - file
         remedy = "its sandbox forbids that" if code in _FORBIDDEN else "try a smaller --buffer"
         raise StartError(
@@ -92,15 +126,37 @@ def inject(thread: RemoteThread, settings: Settings, caller_low: int, caller_siz
         arena = Arena(own)
     finally:
         os.close(own)
+    zones = read_zones(memory, module)
+    return Agent(module, arena, zones["enter"], zones)
+
+
+def find_agent(pid: int) -> Module | None:
+    """The agent in a process, if it is in there."""
+    return next((module for module in read_modules(pid) if is_agent(module)), None)
+
+
+def read_zones(memory: Memory, module: Module) -> dict[str, int]:
+    """What a loaded agent tells of itself: the results in its settings. All are 0 before it has been started."""
+    where = module.base + _symbol(open_image(str(_file_of(module))), "sg_settings")
     result = np.frombuffer(memory.read(where, layout.settings_dtype.itemsize), layout.settings_dtype)[0]
     names = layout.settings_dtype.names or ()
-    zones = {name: int(result[name]) for name in names[names.index("arena") :]}
-    return Agent(module, arena, zones["enter"], zones)
+    return {name: int(result[name]) for name in names[names.index("arena") :]}
+
+
+def is_same_build(memory: Memory, module: Module) -> bool:
+    """Whether a loaded agent is of the build that we would load. Its first page has its headers and its build id."""
+    with open(_file_of(module), "rb") as file:
+        return memory.read(module.base, _PAGE) == file.read(_PAGE)
+
+
+def _file_of(module: Module) -> Path:
+    """Our copy of the file that a loaded agent is a copy of."""
+    return _AGENT_BY_GS if module.path.endswith(_AGENT_BY_GS.name) else AGENT_PATH
 
 
 def is_agent(module: Module) -> bool:
     """Whether a loaded module is the agent: it is never hooked (R27)."""
-    return module.path in (str(AGENT_PATH), str(_AGENT_BY_GS))
+    return module.path in (str(AGENT_PATH), str(_AGENT_BY_GS)) or module.path.startswith(_LENT)
 
 
 def _symbol(image: Image, name: str) -> int:
@@ -109,7 +165,37 @@ def _symbol(image: Image, name: str) -> int:
     return address
 
 
-def _load(thread: RemoteThread) -> None:
+@contextmanager
+def _visible_in(thread: RemoteThread) -> Iterator[list[str]]:
+    """The paths by which a process can open the two builds of the agent.
+
+    Where it has another file system than we (a container, a changed root) it is lent copies, in files of memory.
+    """
+    pid, files = thread.memory.pid, (AGENT_PATH, _AGENT_BY_GS)
+    if all(_is_same_file(file, f"/proc/{pid}/root{file}") for file in files):
+        yield [str(file) for file in files]
+        return
+    lent = []
+    try:
+        for file in files:
+            number = thread.system_call(_SYS_MEMFD_CREATE, thread.push(f"{_LENT_NAME}{file.name}\0".encode()), _CLOEXEC)
+            lent.append(number)
+            with open(f"/proc/{pid}/fd/{number}", "wb") as copy:
+                copy.write(file.read_bytes())
+        yield [f"/proc/self/fd/{number}" for number in lent]
+    finally:
+        for number in lent:
+            thread.system_call(_SYS_CLOSE, number)
+
+
+def _is_same_file(path: Path, other: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.stat(other))
+    except OSError:
+        return False
+
+
+def _load(thread: RemoteThread, names: list[str]) -> None:
     """Call dlopen in the process. Its name and home differ between C libraries and their versions."""
     memory = thread.memory
     for module in read_modules(memory.pid):
@@ -119,7 +205,7 @@ def _load(thread: RemoteThread) -> None:
         for name in ("dlopen", "__libc_dlopen_mode"):
             address = lookup_dynamic(image, name)
             if address is not None:
-                _load_with(thread, module.base + address, image, module)
+                _load_with(thread, module.base + address, image, module, names)
                 return
     raise StartError(
         f"process {memory.pid}: found no C library with dlopen in it; "
@@ -127,13 +213,13 @@ def _load(thread: RemoteThread) -> None:
     )
 
 
-def _load_with(thread: RemoteThread, dlopen: int, image: Image, module: Module) -> None:
+def _load_with(thread: RemoteThread, dlopen: int, image: Image, module: Module, names: list[str]) -> None:
     """Load the agent, or the one that needs no TLS where the loader has none left or never gives any (musl)."""
-    if thread.call(dlopen, thread.push(os.fsencode(AGENT_PATH) + b"\0"), _RTLD_NOW):
+    if thread.call(dlopen, thread.push(names[0].encode() + b"\0"), _RTLD_NOW):
         return
     reason = _loader_error(thread, image, module)
     if "TLS" in reason and thread.may_use_gs():
-        if thread.call(dlopen, thread.push(os.fsencode(_AGENT_BY_GS) + b"\0"), _RTLD_NOW):
+        if thread.call(dlopen, thread.push(names[1].encode() + b"\0"), _RTLD_NOW):
             return
         reason = _loader_error(thread, image, module)
     raise StartError(f"process {thread.memory.pid}: its loader refused the agent: {reason}")

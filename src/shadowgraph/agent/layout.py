@@ -46,6 +46,9 @@ STRING_BAD = 2
 STRING_LIMIT = 128
 PLACE_STACK = 128
 VALUES_LIMIT = 20
+KEPT_LIMIT = 1024
+KEPT_RETURNED_INTO = 1
+KEPT_TAKEN_OUT = 2
 RECORD_SIZE = 16
 START_BITS = 48
 DEPTH_BITS = 16
@@ -236,6 +239,33 @@ values_dtype = np.dtype(
     }
 )
 
+patch_dtype = np.dtype(
+    {
+        "names": ["address", "size", "original", "replacement", "unused"],
+        "formats": ["<u8", "<u1", ("<u1", (5,)), ("<u1", (5,)), ("<u1", (5,))],
+        "offsets": [0, 8, 9, 14, 19],
+        "itemsize": 24,
+    }
+)
+
+move_dtype = np.dtype(
+    {
+        "names": ["from", "to", "grows"],
+        "formats": ["<u8", "<u8", "<u8"],
+        "offsets": [0, 8, 16],
+        "itemsize": 24,
+    }
+)
+
+kept_dtype = np.dtype(
+    {
+        "names": ["base", "size", "patches", "moves", "patch_count", "move_count", "flags", "tables_size"],
+        "formats": ["<u8", "<u8", "<u8", "<u8", "<u4", "<u4", "<u4", "<u4"],
+        "offsets": [0, 8, 16, 24, 32, 36, 40, 44],
+        "itemsize": 48,
+    }
+)
+
 settings_dtype = np.dtype(
     {
         "names": [
@@ -270,6 +300,8 @@ settings_dtype = np.dtype(
             "sites",
             "frames",
             "frame_count",
+            "kept",
+            "thread_word",
         ],
         "formats": [
             "<u4",
@@ -288,6 +320,8 @@ settings_dtype = np.dtype(
             "<u8",
             "<u4",
             "<u4",
+            "<u8",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -336,7 +370,9 @@ settings_dtype = np.dtype(
             176,
             184,
             192,
+            200,
+            208,
         ],
-        "itemsize": 200,
+        "itemsize": 216,
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,19 @@ from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["Choice", "EnteredProcess", "FunctionIds", "enter", "hook_modules"]
+__all__ = [
+    "Choice",
+    "Chosen",
+    "EnteredProcess",
+    "FunctionIds",
+    "choose",
+    "complete",
+    "count_hooks",
+    "enter",
+    "hook_modules",
+    "request_hooks",
+    "tell_runtimes",
+]
 
 # Functions hooked for the agent's own needs: name, flags, variant.
 _EXEC_FUNCTIONS = (
@@ -93,6 +106,16 @@ class EnteredProcess:
     refused: dict[Reason, int] = field(default_factory=dict)
 
 
+@dataclass
+class Chosen:
+    """What is wanted of a process, by module path, and where the text of its executable is."""
+
+    modules: list[Module]
+    executable: Module
+    caller: tuple[int, int]
+    choices: dict[str, Choice]
+
+
 def enter(
     tid: int,
     selection: Selection,
@@ -109,37 +132,31 @@ def enter(
     """
     memory = Memory(tid)
     try:
-        modules = read_modules(tid)
-        executable = _executable(tid, modules)
-        known = known_modules.get(executable)
-        text = [segment for segment in known.image.segments if segment.executable]
-        bias = known.bias(executable)
-        low = min(segment.address for segment in text) + bias
-        high = max(segment.address + segment.memory_size for segment in text) + bias
         with lifted(tid), RemoteThread(tid, memory) as thread:
-            choices = _choose(thread, modules, executable, selection, known_modules)
-            _add_own_hooks(choices, modules, known_modules, follow=follow)
-            agent = inject(thread, _complete(settings, modules, known_modules, selection), low, high - low)
-            _tell_runtimes(memory, modules, known_modules, agent)
-            process = EnteredProcess(tid, agent, executable.path)
-            for choice in choices.values():
+            chosen = choose(memory, thread.call, selection, known_modules, follow=follow)
+            agent = inject(thread, complete(settings, chosen, known_modules, selection), *chosen.caller)
+            tell_runtimes(memory, chosen.modules, known_modules, agent)
+            process = EnteredProcess(tid, agent, chosen.executable.path)
+            for choice in chosen.choices.values():
                 hook_choice(thread, choice, capture, agent, ids, process)
         return process
     finally:
         memory.close()
 
 
-def _executable(pid: int, modules: list[Module]) -> Module:
-    path = os.readlink(f"/proc/{pid}/exe")
-    for module in modules:
-        if module.path in (path, path.removesuffix(" (deleted)")):
-            return module
-    raise StartError(f"{path}: its file is not among its mappings, so its functions cannot be found")
+def choose(
+    memory: Memory, call: Callable[[int], int], selection: Selection, known_modules: KnownModules, *, follow: bool
+) -> Chosen:
+    """Choose the functions of a process that are to be hooked.
 
-
-def _choose(
-    thread: RemoteThread, modules: list[Module], executable: Module, selection: Selection, known_modules: KnownModules
-) -> dict[str, Choice]:
+    ``call`` calls a function in the process that needs nothing and changes nothing (it finds out what an IFUNC is).
+    """
+    modules = read_modules(memory.pid)
+    executable = _executable(memory.pid, modules)
+    known = known_modules.get(executable)
+    text = [segment for segment in known.image.segments if segment.executable]
+    low = min(segment.address for segment in text) + known.bias(executable)
+    high = max(segment.address + segment.memory_size for segment in text) + known.bias(executable)
     choices: dict[str, Choice] = {}
     for module in modules:
         if is_agent(module):
@@ -149,8 +166,17 @@ def _choose(
             if choice.flags:
                 choices[module.path] = choice
     if selection.libcalls != LibraryCalls.NONE:
-        _choose_imports(thread, modules, executable, selection, known_modules, choices)
-    return choices
+        _choose_imports(memory, call, modules, executable, selection, known_modules, choices)
+    _add_own_hooks(choices, modules, known_modules, follow=follow)
+    return Chosen(modules, executable, (low, high - low), choices)
+
+
+def _executable(pid: int, modules: list[Module]) -> Module:
+    path = os.readlink(f"/proc/{pid}/exe")
+    for module in modules:
+        if module.path in (path, path.removesuffix(" (deleted)")):
+            return module
+    raise StartError(f"{path}: its file is not among its mappings, so its functions cannot be found")
 
 
 def _choose_in(module: Module, known: KnownModule, selection: Selection, *, is_executable: bool) -> Choice:
@@ -169,7 +195,8 @@ def _choose_in(module: Module, known: KnownModule, selection: Selection, *, is_e
 
 
 def _choose_imports(
-    thread: RemoteThread,
+    memory: Memory,
+    call: Callable[[int], int],
     modules: list[Module],
     executable: Module,
     selection: Selection,
@@ -183,7 +210,7 @@ def _choose_imports(
     known = known_modules.get(executable)
     bias = known.bias(executable)
     for imported in known.imports:
-        address = thread.memory.read_word(imported.slot + bias)
+        address = memory.read_word(imported.slot + bias)
         module = _holding(modules, address)
         if module is None or module is executable:  # not bound yet: the slot leads to the executable's own PLT
             found = _look_up(imported.name, order, known_modules)
@@ -193,7 +220,7 @@ def _choose_imports(
         target = known_modules.get(module)
         row = _row_at(target, address - target.bias(module))
         if row >= 0 and target.functions.is_ifunc[row]:
-            address = thread.call(address)
+            address = call(address)
             row = _row_at(target, address - target.bias(module))
         if row < 0 or module is executable or is_agent(module):
             continue
@@ -275,8 +302,9 @@ def _add_own_hooks(
                 choice.flags[row] = layout.FLAG_SILENT | layout.FLAG_TRUE_RETURN
 
 
-def _complete(settings: Settings, modules: list[Module], known_modules: KnownModules, selection: Selection) -> Settings:
+def complete(settings: Settings, chosen: Chosen, known_modules: KnownModules, selection: Selection) -> Settings:
     """The settings with what depends on the process."""
+    modules = chosen.modules
     note = 0
     for module in modules:
         address = lookup_dynamic(known_modules.get(module).image, "_r_debug") if _is_loader(module) else None
@@ -290,7 +318,7 @@ def _complete(settings: Settings, modules: list[Module], known_modules: KnownMod
     )
 
 
-def _tell_runtimes(memory: Memory, modules: list[Module], known_modules: KnownModules, agent: Agent) -> None:
+def tell_runtimes(memory: Memory, modules: list[Module], known_modules: KnownModules, agent: Agent) -> None:
     """Where a runtime can be told how to find true return addresses, tell it, unless somebody else has."""
     for module in modules:
         known = known_modules.get(module)
@@ -303,7 +331,15 @@ def hook_choice(
     thread: RemoteThread, choice: Choice, capture: Capture, agent: Agent, ids: FunctionIds, process: EnteredProcess
 ) -> None:
     """Hook the chosen rows of one module, and count what cannot be."""
-    module = choice.module
+    request = request_hooks(choice, capture, ids, process)
+    if request is not None:
+        bias = choice.known.bias(choice.module)
+        hooks = hook(thread, choice.module, bias, choice.known.plan(request.rows), request, agent)
+        count_hooks(hooks, request, process)
+
+
+def request_hooks(choice: Choice, capture: Capture, ids: FunctionIds, process: EnteredProcess) -> Request | None:
+    """What to hook of one module, with numbers and flags; counts what cannot be. None if nothing is left."""
     wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
     plan = choice.known.plan(wanted)
     possible = plan.hookable[wanted]
@@ -315,18 +351,21 @@ def hook_choice(
             process.refused[reason] = process.refused.get(reason, 0) + 1
     rows = np.sort(plan.with_lenders(wanted[possible]))
     if not len(rows):
-        return
+        return None
     for row in set(rows.tolist()) - choice.flags.keys():  # lends the place for another one's jump
         choice.flags[row] = layout.FLAG_SILENT
     flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
     variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
     numbers = _number(choice, rows, ids)
-    request = Request(rows, numbers, flags, variants, _values(choice, rows, numbers, capture, ids) if capture else {})
-    hooks = hook(thread, module, choice.known.bias(module), plan, request, agent.enter)
+    return Request(rows, numbers, flags, variants, _values(choice, rows, numbers, capture, ids) if capture else {})
+
+
+def count_hooks(hooks: Hooks, request: Request, process: EnteredProcess) -> None:
+    """Note what has been hooked of a module, and what the running process has refused."""
     for reason in hooks.refused.values():
         process.refused[reason] = process.refused.get(reason, 0) + 1
-    silent = int(((flags & layout.FLAG_SILENT) != 0).sum())
-    process.hooked += len(rows) - len(hooks.refused) - silent
+    silent = int(((request.flags & layout.FLAG_SILENT) != 0).sum())
+    process.hooked += len(request.rows) - len(hooks.refused) - silent
     process.hooks.append(hooks)
 
 

@@ -17,7 +17,7 @@ from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
 from shadowgraph.target.memory import AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
 
-__all__ = ["RemoteThread"]
+__all__ = ["RemoteThread", "undisturbed"]
 
 _SYSCALL_INSTRUCTION = b"\x0f\x05"
 _RED_ZONE = 128
@@ -27,8 +27,11 @@ _DIRECTION_FLAG = 0x400
 _HWCAP2_FSGSBASE = 2  # arch/x86/include/uapi/asm/hwcap2.h
 
 # Waiting in these ends with EINTR whenever the thread is stopped, be it without any signal (signal(7), last section);
-# all others are restarted by the kernel.
+# all others are restarted by the kernel. It does so before anything was done, so that they can be made again. A time
+# limit in them counts from anew.
 _NOT_RESTARTED = {
+    *(0, 1, 19, 20),  # read, write, readv, writev: of sockets with a time limit (net/core/sock.h: sock_intr_errno)
+    *(42, 43, 44, 45, 46, 47, 288, 299, 307),  # connect, accept, send…, recv…: the same
     *(65, 220),  # semop, semtimedop
     *(69, 70),  # msgsnd, msgrcv
     128,  # rt_sigtimedwait
@@ -51,7 +54,8 @@ class RemoteThread:
         self._syscall_address = _find_system_call_instruction(memory)
 
     def __enter__(self) -> RemoteThread:
-        self._registers = _undisturbed(ptrace.get_registers(self.tid))
+        self._registers = ptrace.get_registers(self.tid)
+        undisturbed(self._registers)
         self._extended = ptrace.get_extended_state(self.tid)
         self._mask = ptrace.get_signal_mask(self.tid)
         ptrace.set_signal_mask(self.tid, _ALL_SIGNALS)
@@ -147,11 +151,15 @@ class RemoteThread:
                 )
 
 
-def _undisturbed(registers: ptrace.Registers) -> ptrace.Registers:
-    """Registers of a thread that goes on waiting in its system call, if nothing but our stop ended that."""
-    if registers.rax == _EINTR and registers.orig_rax in _NOT_RESTARTED:
-        registers.rax = _RESTART_UNLESS_HANDLED
-    return registers
+def undisturbed(registers: ptrace.Registers) -> bool:
+    """Change the registers of a stopped thread so that it goes on waiting in its system call; whether that was needed.
+
+    It is where nothing but our stop has ended the waiting.
+    """
+    if registers.rax != _EINTR or registers.orig_rax not in _NOT_RESTARTED:
+        return False
+    registers.rax = _RESTART_UNLESS_HANDLED
+    return True
 
 
 def _find_system_call_instruction(memory: Memory) -> int:

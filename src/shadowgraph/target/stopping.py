@@ -1,0 +1,223 @@
+"""Stopping all threads of a running process for a moment, such that none of them notices.
+
+Every thread is seized and interrupted. One that waits in the kernel wakes up for it, and the kernel restarts what it
+was doing when the thread goes on (restart_syscall(2)); where it would fail with EINTR instead, that is put right here
+(remote.py). A stop of the whole process by a signal (SIGSTOP, SIGTSTP) outlives ours: the kernel renews it when the
+tracer goes (kernel/ptrace.c: __ptrace_unlink).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from types import TracebackType
+
+from shadowgraph.errors import StartError
+from shadowgraph.target import ptrace
+from shadowgraph.target.remote import undisturbed
+
+__all__ = ["StoppedProcess", "is_alive", "stop_thread", "thread_state", "threads_of"]
+
+_WALL = 0x40000000
+_MOST_SECONDS = 2.0
+_MOST_PASSES = 100
+
+
+class StoppedProcess:
+    """A process whose threads all stand still, as a context manager. ``registers`` are those of each thread.
+
+    StartError if a thread cannot be stopped within ``seconds``; then all run on. ``stood_still`` is for how long the
+    process was stopped, in seconds, when that is over.
+    """
+
+    def __init__(self, pid: int, seconds: float = _MOST_SECONDS) -> None:
+        self.pid = pid
+        self.registers: dict[int, ptrace.Registers] = {}
+        self.stood_still = 0.0
+        self._seconds = seconds
+        self._seized: set[int] = set()
+
+    def __enter__(self) -> StoppedProcess:
+        self._began = time.monotonic()
+        try:
+            self._stop_all()
+        except BaseException:
+            self._let_go()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._let_go()
+
+    def change(self, tid: int, registers: ptrace.Registers) -> None:
+        """Let a thread go on with other registers."""
+        ptrace.set_registers(tid, registers)
+        self.registers[tid] = registers
+
+    def _stop_all(self) -> None:
+        """Again and again until there is none that runs: what is stopped begins no more threads."""
+        for _ in range(_MOST_PASSES):
+            new = [tid for tid in threads_of(self.pid) if tid not in self._seized]
+            asked = [tid for tid in new if self._ask(tid)]
+            if not asked:
+                if not self.registers:
+                    raise StartError(f"process {self.pid} has just ended")
+                return
+            self._wait_for(asked)
+        raise StartError(f"process {self.pid} begins new threads faster than they can be stopped; nothing was changed")
+
+    def _ask(self, tid: int) -> bool:
+        """Seize a thread and interrupt it; False if it has ended."""
+        try:
+            ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
+        except StartError:
+            if is_alive(self.pid, tid):
+                raise
+            return False
+        self._seized.add(tid)
+        try:
+            ptrace.interrupt(tid)
+        except ProcessLookupError:
+            self._seized.discard(tid)
+            return False
+        return True
+
+    def _wait_for(self, asked: list[int]) -> None:
+        """Until each of these stands still or has ended; signals that come first are delivered."""
+        deadline, waiting = self._began + self._seconds, set(asked)
+        while True:
+            for tid in list(waiting):
+                if self._has_stopped(tid):
+                    waiting.discard(tid)
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                raise StartError(_why_it_runs_on(self.pid, min(waiting), self._seconds))
+            time.sleep(0.0001)
+
+    def _has_stopped(self, tid: int) -> bool:
+        try:
+            got, status = os.waitpid(tid, _WALL | os.WNOHANG)
+        except ChildProcessError:
+            got, status = tid, 0
+        if got == 0:
+            if is_alive(self.pid, tid):
+                return False
+            self._seized.discard(tid)  # a first thread that has ended before the others is told of when they have, too
+            return True
+        if not os.WIFSTOPPED(status):
+            self._seized.discard(tid)
+            return True
+        if ptrace.event_of(status) != ptrace.EVENT_STOP:
+            _pass_on(tid, status)
+            return False
+        try:
+            found = ptrace.get_registers(tid)
+            if undisturbed(found):
+                ptrace.set_registers(tid, found)
+        except ProcessLookupError:  # killed in the meantime: its end is told next
+            return False
+        self.registers[tid] = found
+        return True
+
+    def _let_go(self) -> None:
+        """All run on. Those that have not stopped yet are let go of as soon as they have."""
+        late = []
+        for tid in self._seized:
+            if tid in self.registers:
+                ptrace.detach(tid)
+            else:
+                late.append(tid)
+        self.stood_still = time.monotonic() - self._began
+        for tid in late:
+            _let_go_later(self.pid, tid)
+        self._seized.clear()
+
+
+def _pass_on(tid: int, status: int) -> None:
+    """Let a thread run on that has stopped for something else; its interruption is still to come."""
+    try:
+        ptrace.cont(tid, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
+    except ProcessLookupError:
+        pass
+
+
+def _let_go_later(pid: int, tid: int) -> None:
+    """Let go of a thread that would not stop: it stops when it leaves the kernel. We remain its tracer until then.
+
+    If that takes long it is left to our end: the kernel lets go of what we trace when we end.
+    """
+    for _ in range(20):
+        try:
+            got, status = os.waitpid(tid, _WALL | os.WNOHANG)
+        except ChildProcessError:
+            return
+        if got and not os.WIFSTOPPED(status):
+            return
+        if got:
+            number = os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0
+            ptrace.detach(tid, number)
+            return
+        if not is_alive(pid, tid):
+            return
+        time.sleep(0.001)
+
+
+def stop_thread(tid: int, seconds: float = _MOST_SECONDS, pid: int = 0) -> ptrace.Registers | None:
+    """Seize one thread and stop it; its registers, or None if it has ended. The others run on."""
+    pid = pid or tid
+    one = _OneThread(pid, tid, seconds)
+    return one.stop()
+
+
+class _OneThread(StoppedProcess):
+    """One thread of a process, by the same means."""
+
+    def __init__(self, pid: int, tid: int, seconds: float) -> None:
+        super().__init__(pid, seconds)
+        self._tid = tid
+        self._began = time.monotonic()
+
+    def stop(self) -> ptrace.Registers | None:
+        try:
+            if self._ask(self._tid):
+                self._wait_for([self._tid])
+        except BaseException:
+            self._let_go()
+            raise
+        return self.registers.get(self._tid)
+
+
+def threads_of(pid: int) -> list[int]:
+    """The threads of a process, those that have ended and not been reaped included; none if it is gone."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def thread_state(pid: int, tid: int) -> str:
+    """The letter that proc(5) gives for a thread's state; "X" if it is gone."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
+            return chr(file.read().rpartition(b") ")[2][0])
+    except (OSError, IndexError):
+        return "X"
+
+
+def is_alive(pid: int, tid: int) -> bool:
+    """Whether a thread has not ended."""
+    return thread_state(pid, tid) not in "ZX"
+
+
+def _why_it_runs_on(pid: int, tid: int, seconds: float) -> str:
+    where = f"thread {tid} of process {pid}" if tid != pid else f"process {pid}"
+    if thread_state(pid, tid) == "D":
+        return (
+            f"{where} has been waiting in the kernel for {seconds:g} seconds where it cannot be interrupted "
+            "(a device, a network file system, or a child made by vfork that has not executed its program yet); "
+            "nothing was changed"
+        )
+    return f"{where} could not be stopped within {seconds:g} seconds (is the machine overloaded?); nothing was changed"
