@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bytes", "DamagedFile", "ElfFile", "Section", "gather", "string_at"]
+__all__ = ["HEADER", "PROGRAM_HEADER", "PT_LOAD", "Bytes", "DamagedFile", "ElfFile", "Section", "gather", "string_at"]
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -18,7 +18,9 @@ from shadowgraph.image.special import special_symbols
 from shadowgraph.image.symbols import SHN_UNDEF
 from shadowgraph.image.unwind import UnwindTable
 
-__all__ = ["judge_starts", "refuse_by_code", "refuse_by_name", "refuse_by_place"]
+__all__ = ["AGENT_SONAME", "judge_starts", "refuse_by_code", "refuse_by_name", "refuse_by_place"]
+
+AGENT_SONAME = "shadowgraph-agent.so"
 
 # With these, every function of the program hands its own return address to a hook, for the record only.
 _INSTRUMENTATION = (b"__cyg_profile_func_enter", b"__tsan_func_entry")
@@ -55,6 +57,8 @@ def refuse_by_place(functions: FunctionTable, image: Image) -> None:
         # Its switch copies the stack away and returns at once on what is left, and again when the copy is back: which
         # of its functions hold the switch depends on inlining.
         functions.refused[:] = Reason.RETURNS_TWICE
+    if image.soname == AGENT_SONAME:
+        functions.refused[:] = Reason.SHADOWGRAPH_AGENT
     functions.refused[managed_rows(functions, functions.aliases)] = Reason.MANAGED_STACK
     functions.refused[rows_called_by_runtime(functions.aliases)] = Reason.CALLED_BY_RUNTIME
     if lookup_dynamic(image, V8_RESOLVER) is not None:

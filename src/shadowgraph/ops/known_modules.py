@@ -22,7 +22,8 @@ from shadowgraph.image import (
 )
 from shadowgraph.ops.selection import without_parameters
 from shadowgraph.patch import ModulePlan, plan_module
-from shadowgraph.target.modules import PAGE, Module
+from shadowgraph.target.memory import PAGE
+from shadowgraph.target.modules import Module
 
 if TYPE_CHECKING:
     from shadowgraph.image.signatures import SignatureTable

@@ -14,8 +14,9 @@ import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import AGENT_PATH, Settings
-from shadowgraph.errors import ShadowgraphError, StartError
+from shadowgraph.errors import ShadowgraphError, StartError, UsageError
 from shadowgraph.image import SENTENCES, Reason
+from shadowgraph.image.vetting import AGENT_SONAME
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
@@ -25,6 +26,7 @@ from shadowgraph.ops.selection import Selection, nearest_names
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
 from shadowgraph.target.exits import ExitWatch
+from shadowgraph.target.modules import read_modules
 from shadowgraph.target.vet import vet_process
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
@@ -34,6 +36,8 @@ __all__ = ["Recording", "Result"]
 _IDLE_SECONDS = 0.02
 _LOOK_SECONDS = 0.05
 _CLOCK_SECONDS = 1.0
+# By which a user may mean the agent's two builds.
+_AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
 
 
 @dataclass
@@ -166,6 +170,8 @@ class Recording:
             ptrace.set_options(pid, ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
             vet_process(pid)
         launch.run_to_entry(pid)
+        if first:
+            self._refuse_agent(pid)
         process = enter(
             pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
         )
@@ -178,6 +184,15 @@ class Recording:
             self.refused[reason] = self.refused.get(reason, 0) + count
         self._append_functions()
         ptrace.detach(pid)
+
+    def _refuse_agent(self, pid: int) -> None:
+        """Refuse rules that name the agent (R27), unless the program has a library of that name itself."""
+        rules = [rule for rule in self.selection.rules if rule.include and rule.module_text in _AGENT_NAMES]
+        names = {module.name for module in read_modules(pid)} if rules else set()
+        for rule in rules:
+            if rule.module_text not in names:
+                reason = SENTENCES[Reason.SHADOWGRAPH_AGENT]
+                raise UsageError(f"{rule.text}: nothing of {rule.module_text} can be hooked: {reason}")
 
     def _nothing_hooked(self, process: EnteredProcess) -> str:
         wanted = [rule.text for rule in self.selection.rules if rule.include]

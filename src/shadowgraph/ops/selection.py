@@ -31,12 +31,13 @@ class LibraryCalls:
 
 @dataclass(frozen=True)
 class Rule:
-    """Includes or excludes the functions whose module and name match."""
+    """Includes or excludes the functions whose module and name match. ``module_text`` is the pattern for modules."""
 
     include: bool
     module: Matcher | None
     function: Matcher
     text: str
+    module_text: str = ""
 
     def wants_module(self, name: str) -> bool:
         """Whether the rule can match in a module at all."""
@@ -81,13 +82,13 @@ def function_rule(text: str, *, include: bool) -> Rule:
     """The rule of --function and --not: `pattern` or `module!pattern`."""
     if "!" in text and not text.startswith("re:"):
         module, _, function = text.partition("!")
-        return Rule(include, _matcher(module), _matcher(function), text)
+        return Rule(include, _matcher(module), _matcher(function), text, module)
     return Rule(include, None, _matcher(text), text)
 
 
 def module_rule(text: str) -> Rule:
     """The rule of --module: all functions of the modules that match."""
-    return Rule(True, _matcher(text), lambda name: True, text)
+    return Rule(True, _matcher(text), lambda name: True, text, text)
 
 
 def nearest_names(patterns: Sequence[str], names: Iterable[str]) -> str:

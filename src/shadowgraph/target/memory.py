@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Mapping", "Memory", "find_gap", "read_auxiliary_vector", "read_mappings"]
+__all__ = ["PAGE", "Mapping", "Memory", "find_gap", "read_auxiliary_vector", "read_mappings"]
 
-_PAGE = 4096
+PAGE = 4096
 _USER_END = 0x7FFF_FFFF_F000
 
 AT_PHDR = 3
@@ -78,7 +78,7 @@ class Memory:
         """Read a NUL-terminated string."""
         data = b""
         while b"\0" not in data and len(data) < limit:
-            data += self.read(address + len(data), min(64, _PAGE - (address + len(data)) % _PAGE))
+            data += self.read(address + len(data), min(64, PAGE - (address + len(data)) % PAGE))
         return data.split(b"\0", 1)[0].decode(errors="replace")
 
 
@@ -111,7 +111,7 @@ def find_gap(mappings: list[Mapping], low: int, high: int, size: int, reach: int
     Looks below first (the heap grows up from an executable's end), then above, keeping a distance from what is mapped:
     stacks grow down, the heap up. Returns a page-aligned address or None.
     """
-    size = -(-size // _PAGE) * _PAGE
+    size = -(-size // PAGE) * PAGE
     lowest, highest = max(high - reach, 0x10000), min(low + reach, _USER_END)
     edges = [(0, 0x10000)] + [(m.start, m.end) for m in mappings] + [(_USER_END, _USER_END)]
     margin = 1 << 20
@@ -131,4 +131,4 @@ def find_gap(mappings: list[Mapping], low: int, high: int, size: int, reach: int
 
 
 def _align(address: int) -> int:
-    return address & ~(_PAGE - 1) if address % _PAGE == 0 else (address + _PAGE - 1) & ~(_PAGE - 1)
+    return address & ~(PAGE - 1) if address % PAGE == 0 else (address + PAGE - 1) & ~(PAGE - 1)

@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image.elf import HEADER, PROGRAM_HEADER, PT_LOAD
-from shadowgraph.target.memory import Mapping, read_mappings
+from shadowgraph.target.memory import PAGE, Mapping, read_mappings
 
 __all__ = ["Module", "read_modules"]
-
-PAGE = 4096
 
 
 @dataclass(frozen=True)
