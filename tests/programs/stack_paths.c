@@ -21,12 +21,15 @@ TRACED long pushes(long n, long m)
     return leaf(n) + leaf(m) + room[n & 63];
 }
 
-/* Calls among the first instructions: one that can be made from its place, and one that cannot. */
-extern long calls_second(long n), calls_first(long n);
+/* Calls among the first instructions: behind the jump that hooks, sharing bytes with it, and behind a short jump. */
+extern long calls_second(long n), calls_first(long n), calls_pushed(long n);
 __asm__(".text\n.type calls_second, @function\ncalls_second:\n.cfi_startproc\n\tsub $8, %rsp\n.cfi_def_cfa_offset 16\n"
         "\tcall leaf\n\tadd $8, %rsp\n.cfi_def_cfa_offset 8\n\tret\n.cfi_endproc\n.size calls_second, . - calls_second\n"
         ".type calls_first, @function\ncalls_first:\n.cfi_startproc\n\tcall leaf\n\tadd $1, %rax\n\tret\n.cfi_endproc\n"
-        ".size calls_first, . - calls_first\n");
+        ".size calls_first, . - calls_first\n"
+        ".type calls_pushed, @function\ncalls_pushed:\n.cfi_startproc\n\tpush %rbx\n.cfi_def_cfa_offset 16\n"
+        ".cfi_offset 3, -16\n\tcall leaf\n\tpop %rbx\n.cfi_def_cfa_offset 8\n\tret\n.cfi_endproc\n"
+        ".size calls_pushed, . - calls_pushed\n");
 
 TRACED long through_pointer(long (*function)(long), long n) { return function(n) + 1; }
 
@@ -77,7 +80,7 @@ int main(void)
     first_call(1);
     pushes(2, 3);
     through_pointer(leaf, 4);
-    sink = calls_second(1) + calls_first(2);
+    sink = calls_second(1) + calls_first(2) + calls_pushed(3);
     tail_first(5);
     recurse(34);
     fill_ring(80);

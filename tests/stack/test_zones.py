@@ -17,6 +17,7 @@ from shadowgraph.agent.zones import SITE_RETURN, SITE_STRIDE, ZONES, Standing, Z
 from shadowgraph.image import Reason, open_image, read_functions
 from shadowgraph.image.vetting import AGENT_SONAME
 from shadowgraph.ops.selection import Selection
+from shadowgraph.patch import PatchKind
 from shadowgraph.stack import shadow
 from tests.support.build import PROGRAMS, build
 from tests.support.recording import environment
@@ -124,7 +125,7 @@ def test_each_jump_stands_for_the_entry_of_its_function(stopped: Stopped, table:
     assert stopped.process is not None
     for hooks in stopped.process.hooks:
         thunks = hooks.thunks
-        jumps = np.flatnonzero(np.isin(thunks.replacement[:, 0], (0xE9, 0xEB)) & np.isin(thunks.patch_size, (2, 5)))
+        jumps = np.flatnonzero(thunks.kind == PatchKind.JUMP)
         for index in jumps[:: max(1, len(jumps) // 500)].tolist():
             address, size = int(thunks.patch_address[index]), int(thunks.patch_size[index])
             place = table.place(address)

@@ -50,7 +50,7 @@ class CallModel:
         self.returning = 0
         self.entering = 0
         self._flow: dict[int, FlowControl] = {}
-        self._note_entry()
+        self._note_entry(None)
 
     def step(self) -> bool:
         """Let the program run one instruction. False if it has ended."""
@@ -73,7 +73,7 @@ class CallModel:
                 self.calls.pop()
         if ZONES[self.place.zone].standing is not Standing.CALLED:
             self.standing = ZONES[self.place.zone].standing
-        self._note_entry()
+        self._note_entry(place)
         return True
 
     def expected(self) -> Expected:
@@ -110,10 +110,15 @@ class CallModel:
         found = codes.find(one), codes.find(other)
         return found[0] is found[1] and found[0] is not None and found[0].function(one) == found[0].function(other)
 
-    def _note_entry(self) -> None:
-        """A jump into a thunk enters a function through the slot of the newest call, be it called or jumped to."""
-        if self.place.zone is Zone.JUMP and self.place.function is not None:
-            function = self.place.function
+    def _note_entry(self, before: Place | None) -> None:
+        """A jump into a thunk enters a function through the slot of the newest call, be it called or jumped to.
+
+        A short jump that leads to the real one is the same entry.
+        """
+        function = self.place.function
+        if self.place.zone is Zone.JUMP and function is not None:
+            if before is not None and before.zone is Zone.JUMP and before.function == function:
+                return
             self.entering = function.entry
             flags = int(function.hooks.thunks.records["flags"][function.index])
             if self.calls and not flags & _NOT_RECORDED:

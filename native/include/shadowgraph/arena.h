@@ -179,7 +179,7 @@ struct sg_move {
     uint64_t grows;
 };
 
-#define SG_KEPT_LIMIT 1024
+#define SG_KEPT_LIMIT 4096
 #define SG_KEPT_RETURNED_INTO 1 /* calls are made from these thunks: they stay for good */
 #define SG_KEPT_TAKEN_OUT 2     /* its patches have been taken out */
 

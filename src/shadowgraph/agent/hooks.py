@@ -11,9 +11,10 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.exchange import Exchange
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.kept import keep, tables_of
+from shadowgraph.agent.trampolines import Surroundings, map_trampolines, read_surroundings, write_trampolines
 from shadowgraph.errors import StartError
 from shadowgraph.image.reasons import Reason
-from shadowgraph.patch import ModulePlan, PlanFlag, ThunkBlock, encode_thunks, thunk_space
+from shadowgraph.patch import ModulePlan, PlanFlag, ThunkBlock, encode_thunks, share_bytes, thunk_space
 from shadowgraph.target.memory import Memory, find_gap, read_mappings
 from shadowgraph.target.modules import Module
 from shadowgraph.target.remote import RemoteThread
@@ -40,6 +41,15 @@ class Request:
     variants: npt.NDArray[np.int64]
     values: dict[int, bytes] = field(default_factory=dict)
 
+    def without(self, left_out: npt.NDArray[np.bool_]) -> Request:
+        """The request less those rows that a mask says."""
+        if not left_out.any():
+            return self
+        kept = np.flatnonzero(~left_out)
+        number = {index: number for number, index in enumerate(kept.tolist())}
+        values = {number[index]: value for index, value in self.values.items() if index in number}
+        return Request(self.rows[kept], self.ids[kept], self.flags[kept], self.variants[kept], values)
+
 
 @dataclass(frozen=True)
 class Hooks:
@@ -62,6 +72,8 @@ def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, requ
 def place(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, agent: Agent) -> Hooks:
     """Do everything for the hooks of a module that changes nothing of it: thunks, records, the way back."""
     memory = thread.memory
+    plan, request, unlawful = _adapt(plan, request, bias, read_surroundings(thread.tid, memory.pid))
+    map_trampolines(thread, plan, bias)
     code_size = _pages(thunk_space(plan, request.rows))
     record_size = _pages(len(request.rows) * layout.FUNCTION_RECORD_SIZE)
     values = b"".join(request.values.values())
@@ -76,9 +88,25 @@ def place(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, req
     memory.write(base, thunks.code)
     memory.write(base + code_size, thunks.records.tobytes())
     thread.system_call(_SYS_MPROTECT, base, code_size, _READ | _EXEC)
+    write_trampolines(thread, thunks, agent.zones["kept"])
     _keep(thread, agent, plan, thunks, base, size)
-    refused = {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
+    refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
     return Hooks(module, thunks, base, base + code_size, refused)
+
+
+def _adapt(
+    plan: ModulePlan, request: Request, bias: int, surroundings: Surroundings
+) -> tuple[ModulePlan, Request, dict[int, Reason]]:
+    """Plan and request as the running process allows, and what it does not.
+
+    Calls are made from their place where there is room for their trampolines. Those that can only be pushed for are
+    left out where a hardware shadow stack would end the program for it.
+    """
+    plan = share_bytes(plan, request.rows, bias, surroundings.occupied)
+    unlawful = (plan.flags[request.rows] & np.uint16(PlanFlag.EMULATED_CALL)) != 0
+    unlawful &= surroundings.has_shadow_stack
+    refused = dict.fromkeys(request.rows[unlawful].tolist(), Reason.PUSHED_CALL)
+    return plan, request.without(unlawful), refused
 
 
 def _keep(thread: RemoteThread, agent: Agent, plan: ModulePlan, thunks: ThunkBlock, base: int, size: int) -> None:

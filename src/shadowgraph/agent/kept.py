@@ -15,13 +15,13 @@ import numpy.typing as npt
 from shadowgraph.agent import layout
 from shadowgraph.agent.exchange import WIDTH, Exchange
 from shadowgraph.errors import StartError
-from shadowgraph.patch import ThunkBlock
+from shadowgraph.patch import PatchKind, ThunkBlock
 from shadowgraph.target.memory import Memory
 
 __all__ = ["Kept", "Moves", "forget", "keep", "moves_into", "read_kept", "tables_of", "take_out"]
 
 _JMP = 0xE9
-_IN_PLACE_CALL = np.frombuffer(b"\xff\x54\x24\xf8", np.uint8)
+_TELLING = 4  # patches of so many bytes are not where they are by chance
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ def tables_of(thunks: ThunkBlock) -> tuple[npt.NDArray[np.void], npt.NDArray[np.
     patches = np.zeros(len(thunks.patch_address), layout.patch_dtype)
     patches["address"], patches["size"] = thunks.patch_address, thunks.patch_size
     patches["original"], patches["replacement"] = thunks.original, thunks.replacement
-    in_place = (thunks.patch_size == 4) & (thunks.replacement[:, :4] == _IN_PLACE_CALL).all(axis=1)
+    in_place = thunks.kind == PatchKind.CALL
     owners = np.unique(thunks.patched[in_place])
     moves = _moves_out(thunks, owners)
     inner = [_start_before(moves, int(address)) for address in thunks.patch_address[in_place].tolist()]
     moves += [(int(a), to, 0) for a, to in zip(thunks.patch_address[in_place].tolist(), inner, strict=True)]
-    moves += _moves_off_jumps(thunks)
+    moves += _moves_off_jumps(thunks) + _moves_off_trampolines(thunks)
     bodies = np.zeros(len(owners), layout.patch_dtype)
     for row, owner in zip(bodies, owners.tolist(), strict=True):
         body = int(thunks.body[owner])
@@ -104,6 +104,14 @@ def _moves_off_jumps(thunks: ThunkBlock) -> list[tuple[int, int, int]]:
             distance = int.from_bytes(thunks.replacement[index, 1:].tobytes(), "little", signed=True)
             moves.append((address, address + WIDTH + distance, 0))
     return moves
+
+
+def _moves_off_trampolines(thunks: ThunkBlock) -> list[tuple[int, int, int]]:
+    """A thread at a trampoline has done no more than jump there: back to the entry, so that the memory may go."""
+    used = np.flatnonzero(thunks.trampoline)
+    first = np.searchsorted(thunks.pc_map["thunk"], thunks.body[used])
+    entries = thunks.pc_map["original"][first]
+    return [(int(at), int(to), 0) for at, to in zip(thunks.trampoline[used].tolist(), entries.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ def take_out(memory: Memory, table: int, blocks: list[Kept]) -> int:
         exchange = Exchange(kept.patches["address"], kept.patches["size"])
         exchange.read(memory)
         ours = exchange.holds(kept.patches["replacement"])
-        whole = kept.patches["size"] == WIDTH
+        whole = kept.patches["size"] >= _TELLING
         in_thunks = (kept.patches["address"] >= kept.base) & (kept.patches["address"] < kept.base + kept.size)
         if not (ours & whole & ~in_thunks).any():
             ours &= in_thunks  # another module, or none, is there: what looks like ours are chance bytes

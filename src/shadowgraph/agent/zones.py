@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent.hooks import Hooks
+from shadowgraph.patch import TRAMPOLINE_SIZE, PatchKind
 
 __all__ = ["SITE_RETURN", "SITE_STRIDE", "ZONES", "HookedFunction", "Place", "Standing", "Zone", "ZoneRow", "ZoneTable"]
 
@@ -24,15 +25,13 @@ __all__ = ["SITE_RETURN", "SITE_STRIDE", "ZONES", "HookedFunction", "Place", "St
 SITE_STRIDE = 64
 SITE_RETURN = 11
 
-_JMP, _JMP_SHORT = 0xE9, 0xEB
-
 
 class Zone(Enum):
     """The zones, in the order in which a call passes through them."""
 
     OUTSIDE = "code of the program"
     JUMP = "a jump that hooks a function"
-    HEAD = "the head of a thunk"
+    HEAD = "the head of a thunk, or the trampoline that leads there"
     ENTER = "entry path"
     ENTER_ASIDE = "entry path, rare cases"
     SITE_CALLING = "return site, before its call"
@@ -154,7 +153,7 @@ class ZoneTable:
         """The zone of a pc and what it stands for."""
         if self.is_agent_text(pc):
             return Place(self._agent_zone(pc), pc)
-        return self._in_thunk(pc) or self._in_jump(pc) or Place(Zone.OUTSIDE, pc)
+        return self._in_thunk(pc) or self._in_jump(pc) or self._in_trampoline(pc) or Place(Zone.OUTSIDE, pc)
 
     def range_of(self, zone: Zone) -> tuple[int, int]:
         """Where one of the agent's paths begins and ends."""
@@ -239,6 +238,24 @@ class ZoneTable:
         at_jump = pc == int(addresses[index])
         return Place(Zone.JUMP, function.entry if at_jump else pc, 0, function)
 
+    def _in_trampoline(self, pc: int) -> Place | None:
+        starts, functions = self._trampolines
+        index = bisect_right(starts, pc) - 1
+        if index < 0 or pc - starts[index] >= TRAMPOLINE_SIZE:
+            return None
+        return Place(Zone.HEAD, functions[index].entry, 0, functions[index])
+
+    @cached_property
+    def _trampolines(self) -> tuple[list[int], list[HookedFunction]]:
+        """All trampolines, by address, and the functions whose thunks they lead to."""
+        found = [
+            (int(block.thunks.trampoline[index]), HookedFunction(block, index))
+            for block in self._blocks
+            for index in np.flatnonzero(block.thunks.trampoline).tolist()
+        ]
+        found.sort(key=lambda entry: entry[0])
+        return [start for start, _ in found], [function for _, function in found]
+
     @cached_property
     def _jumps(self) -> tuple[npt.NDArray[np.uint64], ...]:
         """All jumps that hook functions, by address: address, size, index into the blocks, index of the function.
@@ -248,8 +265,10 @@ class ZoneTable:
         parts = []
         for number, block in enumerate(self._blocks):
             thunks = block.thunks
-            jumps = np.isin(thunks.replacement[:, 0], (_JMP, _JMP_SHORT)) & np.isin(thunks.patch_size, (5, 2))
-            address, size, owner = thunks.patch_address[jumps], thunks.patch_size[jumps], thunks.patched[jumps]
+            address, size, owner = (
+                column[thunks.kind == PatchKind.JUMP]
+                for column in (thunks.patch_address, thunks.patch_size, thunks.patched)
+            )
             parts.append(
                 (address, size.astype(np.uint64), np.full(len(owner), number, np.uint64), owner.astype(np.uint64))
             )

@@ -53,6 +53,7 @@ class Reason(IntEnum):
     FOREIGN_BYTES = 96
     NOT_CALLED = 97
     NOT_CHOSEN = 98
+    PUSHED_CALL = 99
 
 
 SENTENCES: dict[Reason, str] = {
@@ -84,4 +85,5 @@ SENTENCES: dict[Reason, str] = {
     Reason.FOREIGN_BYTES: "its bytes in memory differ from the file: a debugger or another tool has changed them",
     Reason.NOT_CALLED: "nobody can call it in this program",
     Reason.NOT_CHOSEN: "it was not chosen",
+    Reason.PUSHED_CALL: "it begins with a call that cannot be made in a way which the hardware shadow stack allows",
 }

@@ -53,6 +53,10 @@ class FormerPlan(Protocol):
         """As in the plan."""
 
     @property
+    def overlap(self) -> npt.NDArray[np.int32]:
+        """As in the plan."""
+
+    @property
     def redirects(self) -> npt.NDArray[np.void]:
         """As in the plan."""
 
@@ -71,6 +75,7 @@ class Draft:
     ``free``            int64, bytes from ``patch`` on that may be overwritten: up to the first one that is jumped to
     ``jumps_inside``    the confirmed jumps into the first bytes of rows; ``referenced`` the rows that tables lead into
     ``hole``, ``lender``  int64, see short_jumps.py; −1 where the jump is a plain one
+    ``overlap``         int32, index into ``book``, see overlaps.py; −1 where there is none
     ``not_chosen``      bool, rows that are not to be planned; ``fixed`` those that an earlier plan has decided about
 
     ``led_places`` are those of the jumps that an earlier plan leads elsewhere: they must not be displaced.
@@ -109,6 +114,7 @@ class Draft:
         self.referenced: set[int] = set()
         self.hole = np.full(count, -1, np.int64)
         self.lender = np.full(count, NOBODY, np.int64)
+        self.overlap = np.full(count, -1, np.int32)
         self.fixed = np.zeros(count, np.bool_)
         self.led_places = np.zeros(0, np.int64)
         if previous is not None:
@@ -122,6 +128,7 @@ class Draft:
             (self.flags, previous.flags),
             (self.recipe, previous.recipe),
             (self.lender, previous.lender),
+            (self.overlap, previous.overlap),
             (self.hole, np.where(previous.hole, previous.hole.astype(np.int64) - self.text.base, -1)),
         ):
             mine[self.fixed] = theirs[self.fixed]

@@ -19,6 +19,7 @@ class PlanFlag(IntFlag):
     EMULATED_CALL      a displaced call pushes its return address: not to be used where a hardware shadow stack is on
     CALL_IN_PLACE      the last four bytes of a displaced call are overwritten by another, which the thunk jumps to
     REAL_CALL          a displaced call returns into the thunk
+    OVERLAPPING        the jump and a call in its place share bytes: it leads to a trampoline (overlaps.py)
     SELF_JUMP          it jumps to its own entry at the entry's stack depth; each such jump is traced as a tail call
     BEHIND_ENDBR64     the patch address is four bytes behind the function's start
     WHOLE_LOOP         a loop at the entry is displaced as a whole (loops.py)
@@ -39,3 +40,4 @@ class PlanFlag(IntFlag):
     REDIRECTED = 256
     CALL_IN_PLACE = 512
     REAL_CALL = 1024
+    OVERLAPPING = 2048

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.patch.draft import FIELD_SIZE
+from shadowgraph.patch.overlaps import shared_call
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.plan import ModulePlan
 from shadowgraph.patch.relocate import IN_PLACE_CALL, JUMP_SIZE
 from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE
 
-__all__ = ["Patches", "fits", "little_endian", "make_patches"]
+__all__ = ["PatchKind", "Patches", "fits", "little_endian", "make_patches"]
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 _Bytes = npt.NDArray[np.uint8]
 
 _JMP, _JMP_SHORT = 0xE9, 0xEB
+
+
+class PatchKind(IntEnum):
+    """What a patch is: a jump that hooks, or on the way there; a call in its place; another jump's new target."""
+
+    JUMP = 0
+    CALL = 1
+    TARGET = 2
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,7 @@ class Patches:
     address: _Ints
     owner: _Ints
     size: _Bytes
+    kind: _Bytes
     requires: _Ints
     original: _Bytes
     replacement: _Bytes
@@ -43,14 +54,16 @@ def make_patches(plan: ModulePlan, chosen: _Ints, load_bias: int, thunk: _Ints, 
     maker = _Maker(plan, chosen, load_bias)
     is_holed = plan.hole[chosen] != 0
     place = np.where(is_holed, plan.hole[chosen], plan.patch_address[chosen]).astype(np.int64) + load_bias
-    good = good & fits(thunk - (place + JUMP_SIZE))
+    overlaps = plan.trampoline[chosen] != 0
+    target = np.where(overlaps, plan.trampoline[chosen] + load_bias, thunk)
+    good = good & fits(target - (place + JUMP_SIZE))
     good &= maker.redirect(copies, good & ~is_holed)
     plain = np.flatnonzero(good & ~is_holed)
     maker.place_calls(plain)
-    maker.jump(plain, place, plan.original, thunk)
+    maker.jump(plain, place, plan.original, target)
     holed = maker.with_lenders(np.flatnonzero(good & is_holed))
     maker.place_calls(holed)
-    maker.jump(holed, place, plan.hole_original, thunk)
+    maker.jump(holed, place, plan.hole_original, target)
     maker.jump_shortly(holed)
     return maker.patches()
 
@@ -80,7 +93,8 @@ class _Maker:
         replacement[:, :FIELD_SIZE] = little_endian(distance[mine])
         for index in range(len(mine)):  # few, and each requires the one before
             part = slice(index, index + 1)
-            self._add(owner[mine[part]], address[mine[part]], FIELD_SIZE, original[part], replacement[part])
+            places = owner[mine[part]], address[mine[part]]
+            self._add(*places, FIELD_SIZE, original[part], replacement[part], PatchKind.TARGET)
         return complete
 
     def place_calls(self, wanted: _Ints) -> None:
@@ -90,16 +104,28 @@ class _Maker:
         original = self._plan.call_original[rows]
         replacement = original.copy()
         replacement[:, : len(IN_PLACE_CALL)] = np.frombuffer(IN_PLACE_CALL, np.uint8)
+        for index in np.flatnonzero(self._plan.trampoline[rows]).tolist():
+            patch, row = int(self._plan.patch_address[rows[index]]), rows[index]
+            displacement = int(self._plan.trampoline[row]) - (patch + JUMP_SIZE)
+            call = shared_call(displacement, int(self._plan.call_address[row]) - patch)
+            replacement[index, : len(call)] = np.frombuffer(call, np.uint8)
         address = self._plan.call_address[rows].astype(np.int64) + self._bias
-        self._add(wanted, address, len(IN_PLACE_CALL), original, replacement)
+        self._add(wanted, address, len(IN_PLACE_CALL), original, replacement, PatchKind.CALL)
 
-    def jump(self, wanted: _Ints, place: _Ints, originals: _Bytes, thunk: _Ints) -> None:
-        """Jumps of five bytes from ``place`` to the thunks of the chosen ``wanted``."""
-        original = originals[self._chosen[wanted]]
+    def jump(self, wanted: _Ints, place: _Ints, originals: _Bytes, target: _Ints) -> None:
+        """Jumps of five bytes from ``place`` to ``target``, for the chosen ``wanted``.
+
+        Those that share bytes with a call in its place (:meth:`place_calls`) end here where that begins.
+        """
+        rows = self._chosen[wanted]
+        original = originals[rows]
         replacement = np.empty_like(original)
         replacement[:, 0] = _JMP
-        replacement[:, 1:] = little_endian(thunk[wanted] - (place[wanted] + JUMP_SIZE))
-        self._add(wanted, place[wanted], JUMP_SIZE, original, replacement)
+        replacement[:, 1:] = little_endian(target[wanted] - (place[wanted] + JUMP_SIZE))
+        to_call = self._plan.call_address[rows].astype(np.int64) + self._bias - place[wanted]
+        size = np.where(self._plan.trampoline[rows] != 0, to_call, JUMP_SIZE)
+        replacement = np.where(np.arange(JUMP_SIZE) < size[:, None], replacement, original)
+        self._add(wanted, place[wanted], size, original, replacement, PatchKind.JUMP)
 
     def with_lenders(self, holed: _Ints) -> _Ints:
         """Those of the chosen ``holed`` whose lender, if they need one, has got its jump; they require that."""
@@ -120,16 +146,24 @@ class _Maker:
         replacement[:, 0] = _JMP_SHORT
         replacement[:, 1] = (distance - SHORT_JUMP_SIZE).astype(np.int8).view(np.uint8)
         address = self._plan.patch_address[rows].astype(np.int64) + self._bias
-        self._add(holed, address, SHORT_JUMP_SIZE, original, replacement)
+        self._add(holed, address, SHORT_JUMP_SIZE, original, replacement, PatchKind.JUMP)
 
     def patches(self) -> Patches:
         """All that was added, in order."""
         columns = [[getattr(part, field.name) for part in self._parts] for field in fields(Patches)]
         return Patches(*map(np.concatenate, columns))
 
-    def _add(self, owner: _Ints, address: _Ints, size: int, original: _Bytes, replacement: _Bytes) -> None:
-        sizes = np.full(len(owner), size, np.uint8)
-        self._parts.append(Patches(address, owner, sizes, self._last[owner], original, replacement))
+    def _add(
+        self,
+        owner: _Ints,
+        address: _Ints,
+        size: int | _Ints,
+        original: _Bytes,
+        replacement: _Bytes,
+        kind: PatchKind,
+    ) -> None:
+        sizes, kinds = np.full(len(owner), size, np.uint8), np.full(len(owner), kind, np.uint8)
+        self._parts.append(Patches(address, owner, sizes, kinds, self._last[owner], original, replacement))
         self._last[owner] = self._count + np.arange(len(owner))
         self._count += len(owner)
 

@@ -15,7 +15,8 @@ read:
 Jumps to the patch address itself are welcome: from another function such a jump is a tail call, and is traced as one.
 A function's jumps back to its own entry, or among its own first instructions, are loops: see loops.py. What has room
 for two bytes only may still be reached by a short jump (short_jumps.py), and what few long jumps lead into may have
-them led elsewhere (redirects.py).
+them led elsewhere (redirects.py). A call among the first bytes is made from its own place where there is room for that
+(relocate.py), or where the running program has room elsewhere (overlaps.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import numpy.typing as npt
 from shadowgraph.patch.collisions import resolve_collisions
 from shadowgraph.patch.draft import Draft
 from shadowgraph.patch.flags import PlanFlag
+from shadowgraph.patch.overlaps import find_overlaps
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.redirects import Redirect, redirect_jumps
 from shadowgraph.patch.relocate import IN_PLACE_CALL, JUMP_SIZE, CallForm, Recipe
@@ -64,7 +66,9 @@ class ModulePlan:
     ``hole_original``  uint8[n, 5], the bytes the file has there
     ``lender``         int64, the row that must be hooked too for its displaced bytes to be the hole, else −1
     ``call_address``   uint64, image address of the four bytes to be replaced by a call (CALL_IN_PLACE), else 0
-    ``call_original``  uint8[n, 5], the bytes the file has there
+    ``call_original``  uint8[n, 5], the bytes the file has there, or where ``overlap`` would have a call
+    ``overlap``        int32, index into ``recipes`` of what EMULATED_CALL may become (overlaps.py), else −1
+    ``trampoline``     int64, address of the trampoline less the load bias (OVERLAPPING), else 0
     ``redirects``      REDIRECT[k], jumps whose last four bytes must lead to the copy, sorted by row
     """
 
@@ -81,6 +85,8 @@ class ModulePlan:
     lender: npt.NDArray[np.int64]
     call_address: npt.NDArray[np.uint64]
     call_original: npt.NDArray[np.uint8]
+    overlap: npt.NDArray[np.int32]
+    trampoline: npt.NDArray[np.int64]
     redirects: npt.NDArray[np.void]
     recipes: list[Recipe]
 
@@ -124,6 +130,7 @@ def plan_module(
     read_windows(draft)
     resolve_collisions(draft)
     use_short_jumps(draft)
+    find_overlaps(draft)
     redirects = _redirect_rows(draft, redirect_jumps(draft))
     if previous is not None:
         redirects = np.concatenate([previous.redirects, redirects])
@@ -139,7 +146,9 @@ def _finished(draft: Draft, redirects: npt.NDArray[np.void]) -> ModulePlan:
     flags |= np.where(draft.patch != draft.start, np.uint16(PlanFlag.BEHIND_ENDBR64), np.uint16(0))
     place, hole = np.maximum(draft.patch, 0), np.maximum(draft.hole, 0)
     in_place = hookable & (flags & np.uint16(PlanFlag.CALL_IN_PLACE) != 0)
-    call = np.where(in_place, place + draft.book.sizes()[recipe] - len(IN_PLACE_CALL), 0)
+    overlap = np.where(hookable, draft.overlap, -1)
+    call = place + draft.book.sizes()[np.where(in_place, recipe, overlap)] - len(IN_PLACE_CALL)
+    call = np.where(in_place | (overlap >= 0), call, 0)
     base, data = draft.text.base, draft.text.data
     return ModulePlan(
         path=draft.image.path,
@@ -155,6 +164,8 @@ def _finished(draft: Draft, redirects: npt.NDArray[np.void]) -> ModulePlan:
         lender=np.where(hookable, draft.lender, NOBODY),
         call_address=np.where(in_place, call + base, 0).astype(np.uint64),
         call_original=data[call[:, None] + np.arange(JUMP_SIZE)],
+        overlap=overlap.astype(np.int32),
+        trampoline=np.zeros(len(place), np.int64),
         redirects=redirects,
         recipes=recipes,
     )

@@ -29,7 +29,7 @@ from enum import IntEnum
 from shadowgraph.image.reasons import Reason
 from shadowgraph.patch.decode import Kind, Step
 
-__all__ = ["IN_PLACE_CALL", "JUMP_SIZE", "CallForm", "Fixup", "FixupKind", "Recipe", "Row", "relocate"]
+__all__ = ["BRANCHES", "IN_PLACE_CALL", "JUMP_SIZE", "CallForm", "Fixup", "FixupKind", "Recipe", "Row", "relocate"]
 
 JUMP_SIZE = 5
 IN_PLACE_CALL = b"\xff\x54\x24\xf8"  # call [rsp-8]
@@ -123,7 +123,7 @@ def relocate(
     for step in steps:
         if step.kind in (Kind.BREAKPOINT, Kind.IMMOVABLE):
             return Reason.NOT_RELOCATABLE
-        if step.kind not in _BRANCHES and 0 < step.target < overwritten:
+        if step.kind not in BRANCHES and 0 < step.target < overwritten:
             # It calls, reads or names a byte that will be overwritten.
             return Reason.NOT_RELOCATABLE
         inside = 0 if step.target == entry else step.target
@@ -132,7 +132,7 @@ def relocate(
             if form is None:
                 return Reason.NOT_RELOCATABLE
             builder.call(step, form)
-        elif step.kind in _BRANCHES and 0 <= inside < displaced:
+        elif step.kind in BRANCHES and 0 <= inside < displaced:
             if inside not in places:
                 return Reason.NOT_RELOCATABLE
             builder.branch(step, places[inside], internal=True)
@@ -167,7 +167,7 @@ def _reads_return_address(steps: list[Step]) -> bool:
     return False
 
 
-_BRANCHES = (Kind.JUMP, Kind.CONDITIONAL, Kind.LOOP)
+BRANCHES = (Kind.JUMP, Kind.CONDITIONAL, Kind.LOOP)
 _CALLS = (Kind.CALL, Kind.CALL_INDIRECT)
 _SIZES = {Kind.JUMP: 5, Kind.CONDITIONAL: 6}
 # Beside the operand of the original call instruction; that of a direct call is written as numbers.

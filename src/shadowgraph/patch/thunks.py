@@ -58,8 +58,11 @@ class ThunkBlock:
     ``records``       RECORD[m], for ``record_base``
     ``chosen``        int64[m], rows of the plan, in the order of the records
     ``thunk``, ``body``  uint64[m], where each thunk and its body lie
+    ``trampoline``    uint64[m], where a trampoline that leads there must be (overlaps.py), else 0
     ``patch_address`` uint64[p], where to write; ``patched`` int64[p] which of the m it belongs to
-    ``patch_size``    uint8[p], how many bytes change there: 5, 2 for a short jump, 4 for other changes
+    ``patch_size``    uint8[p], how many bytes change there: 5, 2 for a short jump, 4 for other changes; 1 to 4 for a
+                      jump that shares the rest of its bytes with a call, which is a patch of its own
+    ``kind``          uint8[p], :class:`PatchKind`
     ``original``      uint8[p, 5], what the file has there
     ``replacement``   uint8[p, 5], the jump; bytes from ``patch_size`` on are as in ``original``
     ``requires``      int64[p], the patch that must be in place before this one is right (and gone after it), or −1
@@ -74,9 +77,11 @@ class ThunkBlock:
     chosen: _Ints
     thunk: npt.NDArray[np.uint64]
     body: npt.NDArray[np.uint64]
+    trampoline: npt.NDArray[np.uint64]
     patch_address: npt.NDArray[np.uint64]
     patched: _Ints
     patch_size: npt.NDArray[np.uint8]
+    kind: npt.NDArray[np.uint8]
     requires: _Ints
     original: npt.NDArray[np.uint8]
     replacement: npt.NDArray[np.uint8]
@@ -84,12 +89,18 @@ class ThunkBlock:
     out_of_reach: _Ints
 
     def usable(self, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """bool[p]: what may be written if those of ``differs`` (bool[p]) may not: not what requires them either."""
-        usable = (~differs).tolist()
-        for index, required in enumerate(self.requires.tolist()):
-            if required >= 0 and not usable[required]:
-                usable[index] = False
-        return np.array(usable, np.bool_)
+        """bool[p]: what may be written if those of ``differs`` (bool[p]) may not.
+
+        A function gets all of its patches or none: a call in its place without the jump would be a call to anywhere.
+        """
+        left_out = np.zeros(len(self.records), np.bool_)
+        left_out[self.patched[differs]] = True
+        needing = np.flatnonzero(self.requires >= 0)
+        owner, required = self.patched[needing], self.patched[self.requires[needing]]
+        count = -1
+        while count != (count := int(left_out.sum())):
+            left_out[owner[left_out[required]]] = True
+        return ~left_out[self.patched]
 
 
 def thunk_space(plan: ModulePlan, indexes: Indexes) -> int:
@@ -143,9 +154,11 @@ def encode_thunks(
         chosen=chosen,
         thunk=thunk.astype(np.uint64),
         body=body.astype(np.uint64),
+        trampoline=np.where(plan.trampoline[chosen] != 0, plan.trampoline[chosen] + load_bias, 0).astype(np.uint64),
         patch_address=patches.address.astype(np.uint64),
         patched=patches.owner,
         patch_size=patches.size,
+        kind=patches.kind,
         requires=patches.requires,
         original=patches.original,
         replacement=patches.replacement,

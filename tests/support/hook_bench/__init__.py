@@ -18,7 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from shadowgraph.image import FunctionTable, Image, open_image, read_functions
-from shadowgraph.patch import ModulePlan, ThunkBlock, encode_thunks, plan_module, thunk_space
+from shadowgraph.patch import (
+    ModulePlan,
+    ThunkBlock,
+    encode_thunks,
+    plan_module,
+    share_bytes,
+    thunk_space,
+    trampoline_code,
+)
 
 __all__ = ["DATA", "Bench", "Outcome", "State", "build", "random_state", "scratch"]
 
@@ -112,7 +120,7 @@ def random_state(seed: int, **registers: int) -> State:
 class Bench:
     """One image, planned, and the addresses at which it, its thunks and `enter` lie."""
 
-    def __init__(self, path: Path, *, far: bool = False, real_calls: bool = False) -> None:
+    def __init__(self, path: Path, *, far: bool = False, real_calls: bool = False, overlaps: bool = False) -> None:
         self.image: Image = open_image(path)
         self.functions: FunctionTable = read_functions(self.image)
         self.plan: ModulePlan = plan_module(self.image, self.functions, real_calls=real_calls)
@@ -121,6 +129,9 @@ class Bench:
         self.high = (max(part.end for part in self.image.segments) + self.bias + 4095) & -4096
         self.thunk_base = self.high + GAP
         self.enter = FAR if far else self.thunk_base + 4 * GAP
+        if overlaps:
+            taken = [(self.low, self.enter + GAP), (DATA - GAP, LOG + GAP)]
+            self.plan = share_bytes(self.plan, self.hookable(), self.bias, taken)
 
     def row(self, name: str) -> int:
         """The row of a function."""
@@ -146,6 +157,7 @@ class Bench:
             padding = bytes(-len(thunks.code) % 4096)
             regions.append((self.thunk_base, thunks.code + padding + records))
             regions.append((self.enter, _enter()))
+            regions += _trampolines(thunks)
         regions.append((DATA, random.Random(1).randbytes(DATA_SIZE)))
         regions.append((LOG, bytes(4096)))
         return _host(regions, [(address + self.bias, state) for address, state in calls])
@@ -166,6 +178,15 @@ def apply_patches(memory: bytearray, base: int, thunks: ThunkBlock) -> None:
     for start, size, original, replacement in zip(places, sizes, thunks.original, thunks.replacement, strict=True):
         assert memory[start : start + size] == original[:size].tobytes()
         memory[start : start + size] = replacement[:size].tobytes()
+
+
+def _trampolines(thunks: ThunkBlock) -> list[tuple[int, bytes]]:
+    """The pages that hold trampolines."""
+    pages: dict[int, bytearray] = {}
+    for place, thunk in zip(thunks.trampoline.tolist(), thunks.thunk.tolist(), strict=True):
+        for offset, byte in enumerate(trampoline_code(thunk) if place else b""):
+            pages.setdefault((place + offset) & -4096, bytearray(4096))[(place + offset) & 4095] = byte
+    return [(page, bytes(content)) for page, content in pages.items()]
 
 
 @cache
