@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Put together from parts, so that this file does not find itself.
 MACHINE_PATHS = re.compile(
-    "|".join(["/" + "work/", "/" + r"root\b", "/home" + r"/\w", r"\.py" + "env", "file:" + "///"])
+    "|".join(["/" + "work/", r"(?<![}\w])/" + r"root\b", "/home" + r"/\w", r"\.py" + "env", "file:" + "///"])
 )
 HOSTS = re.compile(
     "|".join(["pypi" + r"\.", "pythonhosted" + r"\.", "npm" + r"js\.", "deb" + r"\.debian", "crates" + r"\.io"])

@@ -17,9 +17,9 @@ __all__ = ["compile_text", "copy_of", "installed", "run", "symbol_addresses"]
 _SUFFIXES = {"gcc": ".c", "g++": ".cpp", "clang": ".c", "clang++": ".cpp", "musl-gcc": ".c", "as": ".S", "rustc": ".rs"}
 
 
-def run(*command: str | Path) -> str:
+def run(*command: str | Path, folder: Path | None = None) -> str:
     """The output of a command that must succeed."""
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout
 
@@ -36,7 +36,8 @@ def compile_text(source: str, flags: str = "-O2", compiler: str = "gcc", name: s
     output = folder / name
     libraries = [flag for flag in flags.split() if flag.startswith("-l")]
     others = [flag for flag in flags.split() if not flag.startswith("-l")]
-    run(program, *others, text, "-o", output, *libraries)
+    # clang leaves what -gsplit-dwarf splits off where it is run.
+    run(program, *others, text, "-o", output, *libraries, folder=folder)
     return output
 
 
