@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _LARGEST_BUFFER = 64 << 30
+_USUAL_SIZE = 4 << 30
 _DEEPEST = 0xFFFF  # what a record can say (native/include/shadowgraph/records.h)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIMES = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -147,8 +148,6 @@ class _Record:
             finisher.cancel()
 
     def _record(self, finisher: Finisher) -> int:
-        import shutil
-
         from shadowgraph.agent import layout
         from shadowgraph.agent.inject import Settings
         from shadowgraph.ops.recording import Recording
@@ -156,7 +155,7 @@ class _Record:
         from shadowgraph.ops.values import Capture, parse_rule
         from shadowgraph.target.launch import find_program
         from shadowgraph.target.vet import vet_program
-        from shadowgraph.trace.folder import OldTrace, create_folder
+        from shadowgraph.trace.folder import SPOOL, NewTrace
         from shadowgraph.trace.spool_writer import SpoolWriter
 
         options = self.options
@@ -178,30 +177,41 @@ class _Record:
         capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
         selection = Selection(self.rules, everything=options["everything"], libcalls=options["libcalls"])
         metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": _folder_here()}
-        old = OldTrace(output) if options["force"] else None
-        folder = create_folder(output, metadata)
-        limit = options["max_size"]
-        if limit is None:
-            limit = min(4 << 30, max(shutil.disk_usage(folder).free // 10, 64 << 20))
-        spool = SpoolWriter(folder / "calls.spool", max_size=limit)
-        recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
-        restore = _pass_signals(recording)
+        with NewTrace(output, metadata, force=options["force"]) as trace:
+            spool = SpoolWriter(trace.folder / SPOOL, max_size=self._largest_size(trace.folder))
+            recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
+            restore = _pass_signals(recording)
+            try:
+                try:
+                    result = recording.run(path, arguments, started=trace.keep)
+                finally:
+                    spool.close()
+                self._finish(finisher, trace.folder, result)
+            finally:
+                restore()
+        code = os.waitstatus_to_exitcode(result.status)
+        return code if code >= 0 else 128 - code
+
+    def _largest_size(self, folder: Path) -> int:
+        """--max-size, or what cannot fill a disk by surprise."""
+        import shutil
+
+        chosen: int | None = self.options["max_size"]
+        if chosen is not None:
+            return chosen
+        return min(_USUAL_SIZE, max(shutil.disk_usage(folder).free // 10, 64 << 20))
+
+    def _finish(self, finisher: Finisher, folder: Path, result: Result) -> None:
+        """Write the tables and say how it went. If that fails, the program has ended as it would have, and so do we."""
+        from shadowgraph.cli._summary import summary_lines
+
         try:
-            result = recording.run(path, arguments, started=old.remove if old else None)
-        except ShadowgraphError:  # the program could not be started: there is nothing to keep
-            shutil.rmtree(folder, ignore_errors=True)
-            if old:
-                old.bring_back()
-            raise
-        finally:
-            restore()
-            spool.close()
-        manifest = finisher.finish(folder)
-        if not self.options["quiet"]:
-            _summary(folder, result, manifest)
-        if os.WIFSIGNALED(result.status):
-            return 128 + os.WTERMSIG(result.status)
-        return os.waitstatus_to_exitcode(result.status)
+            lines = summary_lines(folder, result, finisher.finish(folder))
+        except ShadowgraphError as error:
+            click.echo(f"shadowgraph: {error}", err=True)
+            return
+        for line in [] if self.options["quiet"] else lines:
+            click.echo(f"shadowgraph: {line}", err=True)
 
 
 def _occupy_standard_files() -> None:
@@ -298,36 +308,3 @@ def _progress() -> Any:
             click.echo(end, err=True, nl=False)
 
     return show
-
-
-def _counted(number: int, noun: str) -> str:
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number:,} {noun if number == 1 else plural}"
-
-
-def _summary(folder: Path, result: Result, manifest: dict[str, Any]) -> None:
-    """What was traced, what was not and why, and where it is: on stderr, the program's own output is on stdout."""
-    from shadowgraph.image import SENTENCES
-
-    losses = {name: manifest.get(name, 0) for name in ("missed", "dropped", "filtered")}
-    lost = ", ".join(f"{count:,} {name}" for name, count in losses.items() if count)
-    calls = _counted(manifest["calls"], "call") + (f" ({lost})" if lost else "")
-    where = f"{_counted(manifest['threads'], 'thread')} of {_counted(manifest['processes'], 'process')}"
-    lines = [f"{calls} of {_counted(result.hooked, 'function')} in {where}"]
-    refused = sum(result.refused.values())
-    if refused:
-        most = max(result.refused, key=lambda reason: result.refused[reason])
-        why = "because" if len(result.refused) == 1 else "most of them because"
-        lines.append(f"{_counted(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
-    if os.WIFSIGNALED(result.status):
-        lines.append(f"the program was ended by {signal.Signals(os.WTERMSIG(result.status)).name}")
-    lines += result.notes[:5]
-    if len(result.notes) > 5:
-        lines.append(f"… and {len(result.notes) - 5:,} more remarks")
-    if result.stopped:
-        lines.append(f"recording stopped before the program's end: {result.stopped}")
-    elif result.runs_on:
-        lines.append("recording was stopped before the program's end; the program runs on")
-    lines.append(f"trace in {folder} (shadowgraph report {folder})")
-    for line in lines:
-        click.echo(f"shadowgraph: {line}", err=True)

@@ -202,10 +202,10 @@ class Drain:
 
     # --- when a process has ended, or the recording does ---
 
-    def finish_process(self, pid: int, ended: int) -> None:
+    def finish_process(self, pid: int, ended: int, status: int | None = None) -> None:
         """Take what a process that has ended (or is left alone from now on) has written, and its calls in flight.
 
-        ``ended`` is when, in ticks since the base.
+        ``ended`` is when, in ticks since the base; ``status`` its wait status, which its parent alone gets to know.
         """
         self._meet_threads()
         segments, table = self.arena.segments, self.arena.threads
@@ -222,7 +222,8 @@ class Drain:
             self._spool.append("threads", [row])
             self._finish_thread(entry)
         if pid in self._processes:
-            self._spool.append("processes", [{"process": self._processes[pid], "end": ended}])
+            code = None if status is None else os.waitstatus_to_exitcode(status)
+            self._spool.append("processes", [{"process": self._processes[pid], "end": ended, "status": code}])
         self.pids.discard(pid)
         self._processes.pop(pid, None)
         self._began.pop(pid, None)

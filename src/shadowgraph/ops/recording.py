@@ -35,7 +35,7 @@ __all__ = ["Recording", "Result"]
 
 _IDLE_SECONDS = 0.02
 _LOOK_SECONDS = 0.05
-_CLOCK_SECONDS = 1.0
+_NOTE_SECONDS = 1.0
 # By which a user may mean the agent's two builds.
 _AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
 
@@ -101,7 +101,7 @@ class Recording:
         self.hooked = 0
         self.captured = 0
         self._execs: dict[int, int] = {}
-        self._gone: set[int] = set()
+        self._gone: dict[int, int] = {}  # wait status by pid, of those that we have waited for
         self._pulse = threading.Event()
         self._main_pid = 0
         self._status: int | None = None
@@ -120,8 +120,12 @@ class Recording:
         self.spool.append("clock", clock_pair(self.tick_base))
         try:
             self._enter(pid, first=True)
-        except launch.EndedBeforeEntry as ended:
-            self._status = ended.status
+        except Exception as error:
+            self._status = launch.end_behind(error, pid)
+            if self._status is None:
+                self._abandon(pid)
+                raise
+            self._note("the program ended before any code of its own had run")
         except BaseException:
             self._abandon(pid)
             raise
@@ -249,7 +253,8 @@ class Recording:
 
     def _watch(self, pid: int) -> None:
         """Drain, answer events and follow execs until everything has ended or the recording is stopped."""
-        looked = clocked = time.monotonic()
+        looked = noted = time.monotonic()
+        pause = _LOOK_SECONDS  # before the next note: more and more, since a short program may be killed soon
         while not self.stop:
             bells = [int(image.drain.arena.header["bell"]) for image in self.images]
             busy = sum(image.drain.take() for image in self.images)
@@ -258,8 +263,8 @@ class Recording:
             self._follow_execs()
             self._collect_main(pid)
             now = time.monotonic()
-            if now - clocked > _CLOCK_SECONDS:
-                clocked = now
+            if now - noted > pause:
+                noted, pause = now, min(2 * pause, _NOTE_SECONDS)
                 self.spool.append("clock", clock_pair(self.tick_base))  # if we are killed, the last one counts
                 for image in self.images:
                     image.drain.append_open_calls()
@@ -291,15 +296,16 @@ class Recording:
             return
         if got == pid and not os.WIFSTOPPED(status):
             self._status = status
-            self._gone.add(pid)
+            self._gone[pid] = status
 
     def _collect_ended(self) -> None:
         """Finish processes that have ended, and executed programs of which no process is left."""
         ended = dict(self._exits.ended)
+        self._collect_main(self._main_pid)  # what is known to have ended has a status
         for image in list(self.images):
             for pid in list(image.drain.pids):
                 if pid in self._gone or pid in ended or image.drain.has_ended(pid):
-                    image.drain.finish_process(pid, ended.get(pid, self._now()))
+                    image.drain.finish_process(pid, ended.get(pid, self._now()), self._gone.get(pid))
                 else:
                     self._exits.watch(pid)
             if not image.drain.pids and not image.lives():
@@ -333,6 +339,9 @@ class Recording:
                     self._let_go(tid)
                 elif kind == layout.EVENT_LOADED:
                     self._hook_loaded(image, pid, tid)
+            except ptrace.TraceeEnded as ended:
+                if tid == pid:
+                    self._note_end(pid, ended.status)
             except (ShadowgraphError, OSError) as error:
                 self._note(f"not followed: {error}")  # it has ended, or may not be traced: it is let go
             event["state"] = layout.EVENT_ANSWERED
@@ -342,23 +351,13 @@ class Recording:
         """An exec has failed: stop being the tracer."""
         if self._execs.pop(tid, None) is None:
             return
-        self._stop_thread(tid)
+        ptrace.stop(tid)
         ptrace.detach(tid)
-
-    def _stop_thread(self, tid: int) -> None:
-        ptrace.interrupt(tid)
-        while True:
-            status = ptrace.wait_stop(tid)
-            if not os.WIFSTOPPED(status):
-                raise StartError(f"process {tid} ended while it was being stopped")
-            if ptrace.event_of(status) == ptrace.EVENT_STOP:
-                return
-            ptrace.cont(tid, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
 
     def _hook_loaded(self, image: _Image, pid: int, tid: int) -> None:
         """New modules are mapped, and nothing of them has run: hook them before the loader goes on."""
         ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
-        self._stop_thread(tid)
+        ptrace.stop(tid)
         try:
             before = image.process.hooked
             hook_modules(tid, image.process, self.selection, self.capture, self.known_modules, self.ids)
@@ -393,11 +392,15 @@ class Recording:
                     image.drain.finish_process(who, self._now())
             try:
                 self._enter(who)
-            except launch.EndedBeforeEntry as ended:
-                self._note_end(who, ended.status)
-            except (ShadowgraphError, OSError) as error:
-                self._note(f"not followed: {error}")
-                ptrace.detach(who)
+            except Exception as error:
+                ended = launch.end_behind(error, who)
+                if ended is not None:
+                    self._note_end(who, ended)
+                elif isinstance(error, ShadowgraphError | OSError):
+                    self._note(f"not followed: {error}")
+                    ptrace.detach(who)
+                else:
+                    raise
         else:
             ptrace.cont(who, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
 
@@ -406,7 +409,7 @@ class Recording:
             self.notes.append(text)
 
     def _note_end(self, pid: int, status: int) -> None:
-        self._gone.add(pid)
+        self._gone[pid] = status
         if self._status is None and pid == self._main_pid:
             self._status = status
 

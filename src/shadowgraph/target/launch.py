@@ -20,7 +20,7 @@ from shadowgraph.target.memory import AT_ENTRY, Memory, read_auxiliary_vector
 from shadowgraph.target.rights import WITHOUT_RIGHTS, rights_gained
 from shadowgraph.target.signals import TrapDisposition, inherited_dispositions
 
-__all__ = ["EndedBeforeEntry", "find_program", "launch", "original_environment", "run_to_entry"]
+__all__ = ["EndedBeforeEntry", "end_behind", "find_program", "launch", "original_environment", "run_to_entry"]
 
 _BREAKPOINT = b"\xcc"
 _COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
@@ -189,3 +189,21 @@ class EndedBeforeEntry(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
+
+
+def end_behind(error: BaseException, pid: int) -> int | None:
+    """The wait status of a process that was being entered, if its end is what is behind an error; else None.
+
+    A kill ends a stopped process at once, and what is then asked of it fails in any way: its memory, its mappings, its
+    registers are gone. A process that lives is in a ptrace stop, since nobody but us lets it go on.
+    """
+    if isinstance(error, EndedBeforeEntry | ptrace.TraceeEnded):
+        return error.status
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            if file.read().rpartition(b")")[2].split()[0] == b"t":
+                return None
+        status = ptrace.wait_stop(pid)
+    except (OSError, IndexError):
+        return None
+    return None if os.WIFSTOPPED(status) else status

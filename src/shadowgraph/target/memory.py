@@ -67,6 +67,8 @@ class Memory:
         view = memoryview(data).cast("B")
         while view:
             done = os.pwrite(self._file, view[: 1 << 24], address)
+            if not done:  # the process has been killed, and its memory is gone
+                raise OSError(14, f"process {self.pid}: no memory at {address:#x}")
             view = view[done:]
             address += done
 

@@ -19,6 +19,7 @@ __all__ = [
     "OPTION_TRACE_EXEC",
     "SYSTEM_CALL_STOP",
     "Registers",
+    "TraceeEnded",
     "cont",
     "cont_to_system_call",
     "detach",
@@ -33,6 +34,7 @@ __all__ = [
     "set_registers",
     "set_signal_mask",
     "step",
+    "stop",
     "wait_stop",
 ]
 
@@ -217,6 +219,14 @@ def set_signal_mask(tid: int, mask: int) -> None:
     _request(_SETSIGMASK, tid, 8, ctypes.addressof(value))
 
 
+class TraceeEnded(StartError):
+    """A tracee ended where it should have stopped; ``status`` is its wait status, which can be had only once."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
 def wait_stop(tid: int) -> int:
     """Wait until a traced thread stops or ends, and return its wait status."""
     while True:
@@ -224,6 +234,18 @@ def wait_stop(tid: int) -> int:
             return os.waitpid(tid, _WALL)[1]
         except InterruptedError:
             continue
+
+
+def stop(tid: int) -> None:
+    """Stop a seized thread; signals that come before are delivered. TraceeEnded if it ends instead."""
+    interrupt(tid)
+    while True:
+        status = wait_stop(tid)
+        if not os.WIFSTOPPED(status):
+            raise TraceeEnded(f"process {tid} ended while it was being stopped", status)
+        if event_of(status) == EVENT_STOP:
+            return
+        cont(tid, os.WSTOPSIG(status) if event_of(status) == 0 else 0)
 
 
 def event_of(status: int) -> int:

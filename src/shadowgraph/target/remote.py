@@ -139,7 +139,7 @@ class RemoteThread:
             ptrace.cont_to_system_call(self.tid)
             status = ptrace.wait_stop(self.tid)
             if not os.WIFSTOPPED(status):
-                raise StartError(f"process {self.memory.pid} ended while it was being entered")
+                raise ptrace.TraceeEnded(f"process {self.memory.pid} ended while it was being entered", status)
             if os.WSTOPSIG(status) == ptrace.SYSTEM_CALL_STOP:
                 return
             if ptrace.event_of(status) == 0:

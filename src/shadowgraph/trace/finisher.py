@@ -92,8 +92,8 @@ def _serve(order: int, answer: int, progress: Callable[[int, int], None] | None)
                 content = {"error": str(error)}
             os.write(answer, json.dumps(content).encode())
         status = 0
-    except KeyboardInterrupt:
-        pass
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass  # the recorder has been ended in the meantime: nobody wants to know
     except Exception:
         import traceback
 

@@ -24,6 +24,7 @@ __all__ = [
     "SUFFIX",
     "THREADS",
     "TRACE_VERSION",
+    "NewTrace",
     "OldTrace",
     "create_folder",
     "newest_trace",
@@ -59,11 +60,17 @@ def create_folder(path: Path | str, metadata: dict[str, Any], *, force: bool = F
     folder = Path(path)
     if folder.exists() or folder.is_symlink():
         _make_way(folder, force)
+    made = False
     try:
         folder.mkdir(parents=True)
+        made = True
         write_manifest(folder, metadata | {"state": RECORDING})
     except OSError as error:
-        raise UsageError(f"{folder}: the trace folder cannot be created: {error.strerror}") from None
+        if made:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise UsageError(
+            f"{folder}: the trace folder cannot be created: {_said(error)}; choose another place with -o"
+        ) from None
     return folder
 
 
@@ -83,7 +90,7 @@ class OldTrace:
         try:
             self._path.rename(aside)
         except OSError as error:
-            raise UsageError(f"{self._path}: the old trace cannot be replaced: {error.strerror}") from None
+            raise UsageError(f"{self._path}: the old trace cannot be replaced: {_said(error)}") from None
         self._aside = aside
 
     def remove(self) -> None:
@@ -99,13 +106,52 @@ class OldTrace:
             self._aside = None
 
 
+class NewTrace:
+    """The folder of a trace to be recorded, as a context manager: it is undone by an error, unless ``keep`` was called.
+
+    With ``force`` a trace that is there already is replaced, once the new one is kept.
+    """
+
+    def __init__(self, path: Path | str, metadata: dict[str, Any], *, force: bool = False) -> None:
+        self._old = OldTrace(path) if force else None
+        self._kept = False
+        try:
+            self.folder = create_folder(path, metadata)
+        except UsageError:
+            self._bring_back()
+            raise
+
+    def keep(self) -> None:
+        """There is something to be recorded."""
+        self._kept = True
+        if self._old is not None:
+            self._old.remove()
+
+    def __enter__(self) -> NewTrace:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not self._kept:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._bring_back()
+
+    def _bring_back(self) -> None:
+        if self._old is not None:
+            self._old.bring_back()
+
+
+def _said(error: OSError) -> str:
+    """The system's words, as the end of a sentence."""
+    return (error.strerror or str(error)).lower()
+
+
 def _make_way(folder: Path, force: bool) -> None:
     """Remove a trace that is to be replaced."""
     _refuse_others(folder, force)
     try:
         shutil.rmtree(folder)
     except OSError as error:
-        raise UsageError(f"{folder}: the old trace cannot be removed: {error.strerror}") from None
+        raise UsageError(f"{folder}: the old trace cannot be removed: {_said(error)}") from None
 
 
 def _refuse_others(folder: Path, force: bool) -> None:
@@ -150,7 +196,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             return {"format": FORMAT, "version": TRACE_VERSION, "state": RECORDING}
         raise UsageError(f"{folder}: is not a trace (it has no {MANIFEST})") from None
     except OSError as error:
-        raise UsageError(f"{folder / MANIFEST}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{folder / MANIFEST}: cannot be read: {_said(error)}") from None
     except ValueError:
         if (folder / SPOOL).is_file():
             return {"format": FORMAT, "version": TRACE_VERSION, "state": RECORDING}

@@ -20,10 +20,17 @@ from typing import Any
 from shadowgraph.errors import UsageError
 from shadowgraph.trace.framing import ALIGNMENT, HEADER_SIZE, RECORDS, SPOOL_VERSION, pack_header
 
-__all__ = ["DISK_FULL", "SIZE_LIMIT", "SpoolWriter"]
+__all__ = ["DISK_FULL", "FILE_LIMIT", "SIZE_LIMIT", "STOPPED", "SpoolWriter"]
 
+# Why a recording stopped before its program did, in a trace and for a reader.
 DISK_FULL = "disk full"
+FILE_LIMIT = "file size limit"
 SIZE_LIMIT = "size limit"
+STOPPED = {
+    SIZE_LIMIT: "the recording stopped when the trace had reached its size limit (--max-size)",
+    DISK_FULL: "the recording stopped when the disk was full",
+    FILE_LIMIT: "the recording stopped when the trace had reached the limit on the size of files (ulimit -f)",
+}
 
 # Kept free for the JSON chunks at the end, and the step in which space is asked for.
 _RESERVE = 1 << 20
@@ -93,7 +100,7 @@ class SpoolWriter:
             if written != total:
                 self._write_rest(buffers, written)
         except OSError as error:
-            self.stopped = self.stopped or _reason(error)
+            self.stopped = self.stopped or _reason(error.errno or errno.EIO)
             os.ftruncate(self._fd, self.size)
             os.lseek(self._fd, self.size, os.SEEK_SET)
             return False
@@ -118,13 +125,15 @@ class SpoolWriter:
             if code not in _FULL_ERRORS:
                 self._can_reserve = False  # a file system that knows no reservation: the write itself will tell
                 return True
-        self.stopped = DISK_FULL
+        self.stopped = _reason(code)
         return False
 
 
-def _reason(error: OSError) -> str:
+def _reason(code: int) -> str:
     """Why a write failed, in words."""
-    return DISK_FULL if error.errno in _FULL_ERRORS else (error.strerror or str(error))
+    if code == errno.EFBIG:
+        return FILE_LIMIT
+    return DISK_FULL if code in _FULL_ERRORS else os.strerror(code)
 
 
 def _load_fallocate() -> Callable[[int, int, int, int], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shadowgraph.trace.folder import RECORDING, RECOVERED
 from shadowgraph.trace.reader import Trace
-from shadowgraph.trace.spool_writer import DISK_FULL, SIZE_LIMIT
+from shadowgraph.trace.spool_writer import STOPPED
 from shadowgraph.view.units import format_count
 
 __all__ = ["loss_lines"]
@@ -14,11 +14,7 @@ _MEANINGS = {
     "dropped": "traced but not recorded, because the buffers were full",
     "filtered": "left out as the recording was asked to, by depth or minimal time",
 }
-_STOPPED = {
-    SIZE_LIMIT: "the recording stopped before the program did: the trace had reached its size limit (--max-size)",
-    DISK_FULL: "the recording stopped before the program did: the disk was full",
-    "stopped": "the recording was stopped before the program ended",
-}
+_STOPPED = STOPPED | {"stopped": "the recording was stopped before the program ended"}
 
 
 def loss_lines(trace: Trace) -> list[str]:

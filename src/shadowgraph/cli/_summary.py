@@ -1,0 +1,55 @@
+"""What `record` says in the end, on stderr: stdout is the program's."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shadowgraph.ops.recording import Result
+
+__all__ = ["summary_lines"]
+
+
+def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> list[str]:
+    """What was traced, what was not and why, and where it is."""
+    from shadowgraph.image import SENTENCES
+    from shadowgraph.trace.spool_writer import STOPPED
+
+    losses = {name: manifest.get(name, 0) for name in ("missed", "dropped", "filtered")}
+    lost = ", ".join(f"{count:,} {name}" for name, count in losses.items() if count)
+    calls = _counted(manifest["calls"], "call") + (f" ({lost})" if lost else "")
+    where = f"{_counted(manifest['threads'], 'thread')} of {_counted(manifest['processes'], 'process')}"
+    lines = [f"{calls} of {_counted(result.hooked, 'function')} in {where}"]
+    refused = sum(result.refused.values())
+    if refused:
+        most = max(result.refused, key=lambda reason: result.refused[reason])
+        why = "because" if len(result.refused) == 1 else "most of them because"
+        lines.append(f"{_counted(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
+    if os.WIFSIGNALED(result.status):
+        lines.append(f"the program was ended by {_signal_name(os.WTERMSIG(result.status))}")
+    lines += result.notes[:5]
+    if len(result.notes) > 5:
+        lines.append(f"… and {len(result.notes) - 5:,} more remarks")
+    if result.stopped:
+        lines.append(f"{STOPPED.get(result.stopped, f'the recording stopped: {result.stopped}')}; the program ran on")
+    elif result.runs_on:
+        lines.append("recording was stopped before the program's end; the program runs on")
+    lines.append(f"trace in {folder} (shadowgraph report {shlex.quote(str(folder))})")
+    return lines
+
+
+def _counted(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def _signal_name(number: int) -> str:
+    """SIGKILL and the like; real-time signals have none of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
