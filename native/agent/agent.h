@@ -64,7 +64,7 @@ SG_HIDDEN void sg_holes_give_back(struct sg_thread *thread, struct sg_frame *sen
 
 /* frames.c */
 SG_HIDDEN int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
-SG_HIDDEN void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame);
+SG_HIDDEN int sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame);
 SG_HIDDEN uint64_t sg_resolve_return_address(uint64_t slot);
 
 /* values.c */
@@ -98,6 +98,18 @@ static inline int sg_swap_own(void *word, uint64_t old, uint64_t new)
 {
     uint8_t done;
     __asm__ volatile("cmpxchg %3, %1\n\tsete %0" : "=q"(done), "+m"(*(uint64_t *)word), "+a"(old) : "r"(new) : "memory", "cc");
+    return done;
+}
+
+/* Moves the top of a thread's frames to another block, unless it has moved since `steps` was read, before `from` was. */
+static inline int sg_step(struct sg_thread *thread, struct sg_frame *from, uint64_t steps, struct sg_frame *to)
+{
+    uint8_t done;
+    uint64_t low = (uint64_t)from;
+    __asm__ volatile("cmpxchg16b %1\n\tsete %0"
+                     : "=q"(done), "+m"(thread->top), "+a"(low), "+d"(steps), "+m"(thread->steps)
+                     : "b"(to), "c"(steps + 1)
+                     : "memory", "cc");
     return done;
 }
 

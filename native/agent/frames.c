@@ -21,21 +21,31 @@ static uint64_t duration_of(const struct sg_frame *frame, uint64_t now)
     return now + frame->bias - frame->open->start;
 }
 
-/* Gives the newest frame back; its slot must already be out of flight. */
-static void pop(struct sg_thread *thread, struct sg_frame *frame)
+/* Gives the newest frame back, unless somebody else has since its slot was seen to hold `mark`. */
+static void pop(struct sg_thread *thread, struct sg_frame *frame, uint64_t mark)
 {
-    frame->slot = (uint64_t)SG_SLOT_FREE;
-    sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1));
+    if (!sg_swap_own(&frame->slot, mark, (uint64_t)SG_SLOT_FREE))
+        return;
+    if (!sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1)))
+        __atomic_store_n(&frame->slot, SG_SLOT_RETURNED, __ATOMIC_RELEASE); /* another has come on top of it */
 }
 
-/* From frames that are all free to those below. */
-static int step_back(struct sg_thread *thread, struct sg_frame *sentinel)
+/* From frames that are all free to those below. `steps` was read before the sentinel was found on top. */
+static int step_back(struct sg_thread *thread, struct sg_frame *sentinel, uint64_t steps)
 {
-    if (!sentinel->target)
+    struct sg_frame *below = (struct sg_frame *)sentinel->target;
+    if (!below)
         return 0;
-    if (sg_swap_own(&thread->top, (uint64_t)sentinel, sentinel->target))
+    if (sg_step(thread, sentinel, steps, below))
         sg_holes_give_back(thread, sentinel);
     return 1;
+}
+
+/* What lies on top, and the count of steps to go with it. */
+static struct sg_frame *newest(const struct sg_thread *thread, uint64_t *steps)
+{
+    *steps = __atomic_load_n(&thread->steps, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&thread->top, __ATOMIC_ACQUIRE);
 }
 
 /*
@@ -80,32 +90,40 @@ static void record(struct sg_thread *thread, const struct sg_frame *frame, uint6
                      values ? (uint32_t)*values : 0);
 }
 
-static void record_unwound(struct sg_thread *thread, struct sg_frame *frame)
+/* Whoever claims the frame records the call; of several who find it dead, one does. */
+static int record_unwound(struct sg_thread *thread, struct sg_frame *frame)
 {
     uint64_t slot = frame->slot;
     if (!sg_in_flight(slot) || !sg_swap_own(&frame->slot, slot, SG_SLOT_CLAIMED))
-        return;
+        return 0;
     if (frame->open->function & ~SG_OPEN_MARKS)
         record(thread, frame, sg_ticks(), SG_KIND_UNWOUND);
     frame->open->function = 0;
+    return 1;
 }
 
-/* Records a call that was left without returning and takes its frame out of flight, with those that share its slot. */
-void sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame)
+/* Records a call that was left without returning and claims its frame, with those that share its slot; 0 if somebody
+   else has. */
+int sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame)
 {
     if (!frame->original)
         unlink_tail(frame);
     else
-        for (struct sg_frame *tail = tail_of(frame); tail && tail != frame; tail = tail_of(tail)) {
-            record_unwound(thread, tail);
-            tail->slot = SG_SLOT_RETURNED;
+        for (struct sg_frame *tail = tail_of(frame), *next; tail && tail != frame; tail = next) {
+            next = tail_of(tail);
+            if (!record_unwound(thread, tail))
+                continue;
             thread->holes++;
+            __atomic_store_n(&tail->slot, SG_SLOT_RETURNED, __ATOMIC_RELEASE);
         }
-    record_unwound(thread, frame);
+    return record_unwound(thread, frame);
 }
 
-/* Whether a frame in flight can never be returned to, seen from a call whose slot is `slot`. Where pieces of stacks are
-   copied away and back (greenlet), a slot says nothing of its frames. */
+/*
+ * Whether a frame in flight can never be returned to, seen from a call whose slot is `slot`. Where pieces of stacks are
+ * copied away and back (greenlet), a slot says nothing of its frames. A slot that still holds the caller's address may be
+ * that of an entry interrupted just before its site's call, by a handler that has switched stacks.
+ */
 int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot)
 {
     uint64_t held, own = frame->slot;
@@ -120,7 +138,8 @@ int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slo
     } else if (!sg_peek(own, &held)) {
         return 1;
     }
-    return held != sg_site_return(owner_of_slot(frame));
+    const struct sg_frame *owner = owner_of_slot(frame);
+    return held != sg_site_return(owner) && held != owner->original;
 }
 
 static int known_alive(const struct sg_thread *thread, const struct sg_frame *frame)
@@ -143,28 +162,29 @@ static int alive_elsewhere(struct sg_thread *thread, struct sg_frame *frame, uin
 static void reap(struct sg_thread *thread, uint64_t slot, int tail)
 {
     for (;;) {
-        struct sg_frame *top = thread->top;
-        if (slot < top->slot || (tail && slot == top->slot))
+        uint64_t steps;
+        struct sg_frame *top = newest(thread, &steps);
+        uint64_t held = top->slot;
+        if (slot < held || (tail && slot == held) || held == SG_SLOT_CLAIMED)
             return;
         if (sg_is_sentinel(top)) {
-            if (!step_back(thread, top))
+            if (!step_back(thread, top, steps))
                 return;
-        } else if (sg_in_flight(top->slot)) {
+        } else if (sg_in_flight(held)) {
             if (alive_elsewhere(thread, top, slot))
                 return;
-            sg_frame_unwound(thread, top);
-            pop(thread, top);
+            if (sg_frame_unwound(thread, top))
+                pop(thread, top, SG_SLOT_CLAIMED);
         } else {
-            pop(thread, top); /* returned before the frames above it did */
+            pop(thread, top, held); /* returned before the frames above it did */
         }
     }
 }
 
-/* The block that was used above the one of `last` before, if it lies idle. */
-static struct sg_frame *block_above(struct sg_frame *last)
+/* A block for use above `last`, if it lies idle. */
+static struct sg_frame *use_again(uint32_t block, struct sg_frame *last)
 {
-    uint32_t above = sg_blocks[sg_block_of(last)].above;
-    struct sg_frame *frames = above ? sg_block_frames(above - 1) : 0;
+    struct sg_frame *frames = block ? sg_block_frames(block - 1) : 0;
     if (!frames || !sg_swap_own(&frames->slot, SG_SLOT_IDLE, (uint64_t)SG_SLOT_START))
         return 0;
     if (frames->target != (uint64_t)last)
@@ -174,8 +194,22 @@ static struct sg_frame *block_above(struct sg_frame *last)
     return frames;
 }
 
+/* The block that was used above the one of `last` before. */
+static struct sg_frame *block_above(struct sg_frame *last)
+{
+    return use_again(sg_blocks[sg_block_of(last)].above, last);
+}
+
+/* One that lies idle elsewhere, or one more. */
 static struct sg_frame *new_block(struct sg_thread *thread, struct sg_frame *last)
 {
+    for (uint32_t own = thread->first_block; own; own = sg_blocks[own - 1].next) {
+        struct sg_frame *frames = use_again(own, last);
+        if (frames) {
+            sg_blocks[sg_block_of(last)].above = own;
+            return frames;
+        }
+    }
     uint64_t signals = sg_lock();
     uint32_t block = sg_block_take(thread, last);
     sg_unlock(signals);
@@ -189,7 +223,7 @@ static struct sg_frame *new_block(struct sg_thread *thread, struct sg_frame *las
  * Makes room above a frame behind which there is none: the block used there before, holes if there are many, a new block,
  * or whatever holes there are.
  */
-static int step_up(struct sg_thread *thread, struct sg_frame *last, uint64_t slot)
+static int step_up(struct sg_thread *thread, struct sg_frame *last, uint64_t steps, uint64_t slot)
 {
     struct sg_frame *frames = block_above(last);
     uint32_t vain = thread->exhausted;
@@ -206,14 +240,17 @@ static int step_up(struct sg_thread *thread, struct sg_frame *last, uint64_t slo
     if (!frames)
         sg_threads_sweep(thread, 0xffffffff); /* what dead threads held is there for the next call */
     thread->exhausted = frames ? 0 : vain + 1;
-    return frames && sg_swap_own(&thread->top, (uint64_t)last, (uint64_t)frames);
+    if (frames && !sg_step(thread, last, steps, frames))
+        sg_holes_give_back(thread, frames); /* a signal handler has taken frames meanwhile: look again */
+    return frames != 0;
 }
 
 /* Takes the frame above the newest, for a call whose slot is `slot`; 0 if there is none, counted. */
 static struct sg_frame *take(struct sg_thread *thread, uint64_t slot)
 {
     for (;;) {
-        struct sg_frame *top = thread->top;
+        uint64_t steps;
+        struct sg_frame *top = newest(thread, &steps);
         uint64_t mark = top[1].slot;
         if (mark == (uint64_t)SG_SLOT_FREE) {
             if (sg_swap_own(&thread->top, (uint64_t)top, (uint64_t)(top + 1)))
@@ -221,7 +258,7 @@ static struct sg_frame *take(struct sg_thread *thread, uint64_t slot)
         } else if (mark == SG_SLOT_CUT) {
             thread->shared->filtered++;
             return 0;
-        } else if (!step_up(thread, top, slot)) {
+        } else if (!step_up(thread, top, steps, slot)) {
             thread->shared->missed++;
             return 0;
         }
@@ -279,8 +316,10 @@ static void enter_tail(struct sg_thread *thread, uint64_t *at, struct sg_functio
 static void retire(struct sg_thread *thread, struct sg_frame *frame)
 {
     int own = thread && sg_blocks[sg_block_of(frame)].owner == thread;
-    if (own && sg_is_sentinel(thread->top) && thread->top->target == (uint64_t)frame)
-        step_back(thread, thread->top);
+    uint64_t steps;
+    struct sg_frame *top = own ? newest(thread, &steps) : 0;
+    if (own && sg_is_sentinel(top) && top->target == (uint64_t)frame)
+        step_back(thread, top, steps);
     frame->slot = (uint64_t)SG_SLOT_FREE;
     if (own && sg_swap_own(&thread->top, (uint64_t)frame, (uint64_t)(frame - 1)))
         return;
@@ -377,23 +416,23 @@ static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t no
 /* Ends what lies above a frame that returns and can only be dead. */
 static void clear_above(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot)
 {
-    while (thread->top != frame) {
-        struct sg_frame *top = thread->top;
+    for (;;) {
+        uint64_t steps;
+        struct sg_frame *top = newest(thread, &steps);
+        uint64_t held = top->slot;
+        /* A free one on top is that of an entry that a signal handler has interrupted: it may go on, or never. */
+        if (top == frame || held == slot || held == (uint64_t)SG_SLOT_FREE || held == SG_SLOT_CLAIMED)
+            return;
         if (sg_is_sentinel(top)) {
-            if (!step_back(thread, top))
+            if (!step_back(thread, top, steps))
                 return;
-        } else if (sg_in_flight(top->slot)) {
-            if (top->slot == slot || alive_elsewhere(thread, top, slot))
+        } else if (sg_in_flight(held)) {
+            if (alive_elsewhere(thread, top, slot))
                 return;
-            sg_frame_unwound(thread, top);
-            pop(thread, top);
-        } else if (top->slot == (uint64_t)SG_SLOT_FREE) {
-            if (!sg_on_own_stack(thread, slot))
-                return;
-            thread->shared->missed++; /* an entry that a signal handler interrupted and left by longjmp */
-            pop(thread, top);
+            if (sg_frame_unwound(thread, top))
+                pop(thread, top, SG_SLOT_CLAIMED);
         } else {
-            pop(thread, top);
+            pop(thread, top, held);
         }
     }
 }

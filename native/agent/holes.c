@@ -4,15 +4,15 @@
  * A thread that runs coroutines leaves their calls in flight all over its blocks. Without this it would run through the
  * whole pool while most of its frames have returned. A run of at least RUN holes becomes a small block of its own:
  *
- *     ─┬────────┬──────────┬──────┬──────┬─────────┬─
- *      │ flight │ sentinel │ free │ free │ flight  │     behind the last free frame anything but a free one
- *     ─┴────────┴──────────┴──────┴──────┴─────────┴─
+ *     ─┬────────┬──────────┬──────┬──────┬───────┬────────┬─
+ *      │ flight │ sentinel │ free │ free │ spare │ flight │     the spare one marks the end (state.h tells why it must be)
+ *     ─┴────────┴──────────┴──────┴──────┴───────┴────────┴─
  *
  * When the thread steps back from it, it is holes again.
  */
 #include "agent.h"
 
-#define RUN 3
+#define RUN 4
 #define SOME_BLOCKS 4
 
 /* Takes dead calls out of flight, wherever they lie in a block: they hide below living ones of other stacks. */
@@ -22,9 +22,10 @@ static void bury_the_dead(struct sg_thread *thread, struct sg_frame *frames, uin
         struct sg_frame *frame = frames + i;
         if (!sg_in_flight(frame->slot) || sg_is_sentinel(frame) || frame == thread->top || !sg_frame_dead(thread, frame, slot))
             continue;
-        sg_frame_unwound(thread, frame);
-        if (sg_swap_own(&frame->slot, SG_SLOT_CLAIMED, SG_SLOT_RETURNED))
+        if (sg_frame_unwound(thread, frame)) {
+            frame->slot = SG_SLOT_RETURNED;
             thread->holes++;
+        }
     }
 }
 
@@ -71,7 +72,8 @@ struct sg_frame *sg_holes_use(struct sg_thread *thread, struct sg_frame *below, 
     thread->harvest_at = block;
     if (found) {
         thread->holes -= found < thread->holes ? found : thread->holes;
-        sg_frames_prepare(first, found, below);
+        sg_frames_prepare(first, found - 1, below);
+        first[found - 1].slot = first[found - 2].slot == SG_SLOT_CUT ? SG_SLOT_CUT : SG_SLOT_END;
     } else if (everywhere) {
         thread->holes = 0;
     }
@@ -82,7 +84,7 @@ struct sg_frame *sg_holes_use(struct sg_thread *thread, struct sg_frame *below, 
 /* The thread has stepped back from a start sentinel: a whole block lies idle, a run is holes again. */
 void sg_holes_give_back(struct sg_thread *thread, struct sg_frame *sentinel)
 {
-    uint64_t count = sentinel->original;
+    uint64_t count = sentinel->original + 1; /* and the spare one */
     if ((sentinel - sg_frames) % SG_BLOCK_FRAMES == 0) {
         __atomic_store_n(&sentinel->slot, SG_SLOT_IDLE, __ATOMIC_RELEASE);
         return;

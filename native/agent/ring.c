@@ -11,12 +11,23 @@ static char *segment_start(uint32_t segment)
     return sg_data + (uint64_t)(segment - 1) * sg_arena->segment_size;
 }
 
+/* What a word of thread->position says: the segment it lies in (index + 1; 0: none), and how many places are left there. */
+static uint32_t segment_of(uint64_t position, uint64_t *left)
+{
+    uint64_t count = position >> 48, address = position & 0xffffffffffff;
+    *left = count < SG_PLACES_END ? SG_PLACES_END - 1 - count : 0;
+    uint64_t beyond = count < SG_PLACES_END ? 0 : count - (SG_PLACES_END - 1);
+    uint64_t end = address + *left * SG_RECORD_SIZE - beyond * SG_RECORD_SIZE;
+    uint64_t offset = end - (uint64_t)sg_data;
+    return offset <= (uint64_t)sg_arena->segments * sg_arena->segment_size ? (uint32_t)(offset / sg_arena->segment_size) : 0;
+}
+
 static void close_segment(struct sg_thread *thread, uint64_t used)
 {
     struct sg_segment *segment = &sg_segments[thread->segment - 1];
     segment->used = (uint32_t)used;
     thread->segment = 0;
-    thread->position = thread->end = 0;
+    thread->position = SG_NO_PLACE;
     uint32_t full = sg_arena->policy == SG_POLICY_OVERWRITE ? SG_SEGMENT_KEPT : SG_SEGMENT_FULL;
     __atomic_store_n(&segment->state, full, __ATOMIC_RELEASE);
     sg_ring_bell();
@@ -27,8 +38,9 @@ void sg_ring_close(struct sg_thread *thread)
 {
     if (!thread->segment)
         return;
-    uint64_t used = (uint64_t)(thread->position - segment_start(thread->segment));
-    close_segment(thread, used < sg_arena->segment_size ? used : sg_arena->segment_size);
+    uint64_t left;
+    segment_of(thread->position, &left);
+    close_segment(thread, sg_arena->segment_size - left * SG_RECORD_SIZE);
 }
 
 static int claim(struct sg_thread *thread, uint32_t index, uint32_t from)
@@ -42,8 +54,8 @@ static int claim(struct sg_thread *thread, uint32_t index, uint32_t from)
     segment->opened = sg_ticks();
     segment->used = 0;
     thread->segment = index + 1;
-    thread->position = segment_start(index + 1);
-    thread->end = thread->position + sg_arena->segment_size;
+    uint64_t count = SG_PLACES_END - 1 - sg_arena->segment_size / SG_RECORD_SIZE;
+    thread->position = count << 48 | (uint64_t)segment_start(index + 1);
     return 1;
 }
 
@@ -96,18 +108,15 @@ static int claim_after_waiting(struct sg_thread *thread)
     return 0;
 }
 
-/* Replaces the segment in which `failed` was reserved in vain. 0: the record is to be dropped. */
-static int next_segment(struct sg_thread *thread, char *failed, int may_wait)
+/* Replaces the full segment `full` (index + 1; 0: there was none). 0: the record is to be dropped. */
+static int next_segment(struct sg_thread *thread, uint32_t full, int may_wait)
 {
     uint64_t signals = sg_signals_block();
     int usable = 1;
-    if (thread->segment) {
-        uint64_t used = (uint64_t)(failed - segment_start(thread->segment));
-        if (used > sg_arena->segment_size + 4096)
-            goto out; /* a signal handler has replaced it already */
-        close_segment(thread, used < sg_arena->segment_size ? used : sg_arena->segment_size);
-    }
-    thread->position = thread->end = 0;
+    if (thread->segment != full)
+        goto out; /* a signal handler has replaced it already */
+    if (full)
+        close_segment(thread, sg_arena->segment_size);
     uint32_t freed = sg_arena->freed;
     if (!sg_arena->recording)
         usable = 0;
@@ -128,17 +137,31 @@ static int known_full(const struct sg_thread *thread)
     return !thread->segment && (!sg_arena->recording || (sg_arena->policy == SG_POLICY_DROP && thread->freed_seen == sg_arena->freed));
 }
 
+/* Fills the last places of a segment, too few for what was to be written, with calls of nobody. */
+static void pad(uint64_t position, uint64_t places)
+{
+    uint64_t *record = (uint64_t *)(position & 0xffffffffffff);
+    for (; places; places--) {
+        *record++ = 0;
+        *record++ = 1ull << SG_FUNCTION_BITS | SG_FUNCTION_NONE;
+    }
+}
+
 static uint64_t *reserve(struct sg_thread *thread, uint32_t places, int may_wait)
 {
-    uint64_t size = (uint64_t)places * SG_RECORD_SIZE;
     for (;;) {
-        if (known_full(thread))
+        uint64_t at = thread->position, left;
+        if (known_full(thread)) {
+            sg_swap_own(&thread->position, at, SG_NO_PLACE); /* the count of vain tries must not run over */
             return 0;
-        uint64_t at = size;
+        }
+        at = SG_PLACE_ONE * places;
         __asm__ volatile("xadd %0, %1" : "+r"(at), "+m"(thread->position) : : "memory", "cc");
-        if (thread->end && at + size <= (uint64_t)thread->end)
-            return (uint64_t *)at;
-        if (!next_segment(thread, (char *)at, may_wait))
+        uint32_t segment = segment_of(at, &left);
+        if (places <= left)
+            return (uint64_t *)(at & 0xffffffffffff);
+        pad(at, left);
+        if (!next_segment(thread, segment, may_wait))
             return 0;
     }
 }

@@ -13,9 +13,14 @@
  * to it. Where coroutines leave long-lived calls all over the blocks, the holes between those are used again: a run of
  * frames that have returned becomes a small block, its first frame the start sentinel, and what follows it the end (holes.c).
  *
- * A free frame has slot SG_SLOT_FREE. Taking a frame is one instruction (xadd of top), giving it back another one
- * (cmpxchg of top), so a signal handler may come between any two instructions and even switch stacks: it finds top
- * right, and a frame that is taken but not yet written has SG_SLOT_FREE, which is never judged dead (design: section 2).
+ * A free frame has slot SG_SLOT_FREE. Taking a frame is one instruction (cmpxchg of top), giving it back another one, so a
+ * signal handler may come between any two instructions and even switch stacks: it finds top right, and a frame that is
+ * taken but not yet written has SG_SLOT_FREE, which is never judged dead (design: section 2). Whoever frees another's frame
+ * claims it first by exchanging its slot: of two that a handler has interleaved, one succeeds.
+ *
+ * An entry that was interrupted before its exchange may take the frame above `top` long after it found it free, if top is
+ * the same again. That frame is free then, too, or belongs to nobody: above every frame that can be the newest lies a free
+ * one, the end of its block or the spare one at the end of its holes.
  */
 #ifndef SHADOWGRAPH_STATE_H
 #define SHADOWGRAPH_STATE_H
@@ -49,10 +54,24 @@
 
 /* struct sg_thread */
 #define THREAD_TOP 0
-#define THREAD_POSITION 8
-#define THREAD_END 16
+#define THREAD_POSITION 16
 #define THREAD_SHARED 24
 #define THREAD_CONTROL_BLOCK 32
+
+/*
+ * Where the next record of a thread goes, one word, so that one xadd reserves a place and tells whether there is one:
+ *
+ *      63        48 47                                            0
+ *     ┌────────────┬───────────────────────────────────────────────┐
+ *     │ count      │ address in the ring segment                   │
+ *     └────────────┴───────────────────────────────────────────────┘
+ *
+ * count is SG_PLACES_END - 1 when the segment is full: a sum whose sign is set has reserved nothing. Whoever compared the
+ * address with the segment's end would compare with that of the next one if a signal handler came between.
+ */
+#define SG_PLACES_END 0x8000
+#define SG_PLACE_ONE 0x1000000000010 /* SG_RECORD_SIZE, and one in the count */
+#define SG_NO_PLACE 0x8000000000000000 /* there is no segment */
 
 /* struct sg_shared_thread, struct sg_function (asserted against arena.h) */
 #define SHARED_MISSED 32
@@ -85,9 +104,10 @@ struct sg_frame {
     uint64_t values; /* with SG_OPEN_VALUES: address of the captured values of this call, a count and so many words */
 };
 
-struct sg_thread {
+struct __attribute__((aligned(16))) sg_thread { /* top and steps are exchanged together (cmpxchg16b) */
     struct sg_frame *top;
-    char *position, *end; /* in the current ring segment */
+    uint64_t steps; /* how often top has gone from block to block: changed together with it */
+    uint64_t position; /* where the next record goes: see above */
     struct sg_shared_thread *shared;
     uint64_t control_block; /* fs base */
     uint64_t magic; /* a forked child finds 0 here (MADV_WIPEONFORK) */
@@ -125,7 +145,6 @@ SAME(struct sg_frame, values, FRAME_VALUES);
 _Static_assert(sizeof(struct sg_frame) == SG_STRIDE, "frames and sites have one stride (R15)");
 SAME(struct sg_thread, top, THREAD_TOP);
 SAME(struct sg_thread, position, THREAD_POSITION);
-SAME(struct sg_thread, end, THREAD_END);
 SAME(struct sg_thread, shared, THREAD_SHARED);
 SAME(struct sg_thread, control_block, THREAD_CONTROL_BLOCK);
 SAME(struct sg_shared_thread, missed, SHARED_MISSED);

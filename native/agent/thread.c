@@ -131,7 +131,7 @@ static struct sg_thread *make(uint32_t pid, uint32_t tid)
         return 0;
     struct sg_shared_thread *shared = &sg_shared_threads[claimed - 1];
     struct sg_thread *thread = &sg_threads[claimed - 1];
-    *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid, .freed_seen = ~0u};
+    *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid, .freed_seen = ~0u, .position = SG_NO_PLACE};
     __asm__("mov %%fs:0, %0" : "=r"(thread->control_block));
     shared->pid = pid;
     shared->tid = tid;
