@@ -44,11 +44,13 @@ SG_HIDDEN int sg_threads_locked(void);
 SG_HIDDEN uint64_t sg_thread_place(void);
 SG_HIDDEN void sg_thread_share(void);
 SG_HIDDEN int sg_threads_sweep(struct sg_thread *self, uint32_t most);
+SG_HIDDEN void sg_threads_end(uint64_t slot);
 SG_HIDDEN uint64_t sg_lock(void);
 SG_HIDDEN void sg_unlock(uint64_t signals);
 
 /* stack.c */
 SG_HIDDEN int sg_on_own_stack(struct sg_thread *thread, uint64_t address);
+SG_HIDDEN int sg_on_signal_stack(uint64_t address);
 SG_HIDDEN int sg_find_mapping(uint64_t address, uint64_t *low, uint64_t *high, int *guarded);
 
 /* blocks.c */
@@ -65,6 +67,7 @@ SG_HIDDEN void sg_holes_give_back(struct sg_thread *thread, struct sg_frame *sen
 /* frames.c */
 SG_HIDDEN int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
 SG_HIDDEN int sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame);
+SG_HIDDEN void sg_frames_end(struct sg_thread *thread, uint64_t slot);
 SG_HIDDEN uint64_t sg_resolve_return_address(uint64_t slot);
 
 /* values.c */
@@ -81,7 +84,7 @@ SG_HIDDEN void sg_ring_close(struct sg_thread *thread);
 SG_HIDDEN void sg_ring_bell(void);
 SG_HIDDEN int sg_controller_gone(uint32_t *heartbeat, uint32_t *still);
 SG_HIDDEN void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count);
-SG_HIDDEN void sg_event_hook(const struct sg_function *function, const struct sg_entry_registers *registers);
+SG_HIDDEN void sg_event_hook(const struct sg_function *function, uint64_t slot, const struct sg_entry_registers *registers);
 
 static inline struct sg_frame *sg_block_frames(uint32_t block)
 {

@@ -9,6 +9,7 @@
  */
 #include "agent.h"
 
+#define LOOK_BELOW 64
 #define TAIL_CHAIN 1000 /* longer chains of tail calls end their newest call where it leaves (SG_KIND_TAIL) */
 
 static int is_site(uint64_t address)
@@ -119,6 +120,16 @@ int sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame)
     return record_unwound(thread, frame);
 }
 
+/* Whether a call whose slot is `slot` shows by its place alone that the one whose slot is `own` can never return. */
+static int overwritten(struct sg_thread *thread, uint64_t own, uint64_t slot)
+{
+    if (own >= slot)
+        return own == slot;
+    if (sg_on_own_stack(thread, slot))
+        return sg_on_own_stack(thread, own);
+    return sg_on_signal_stack(slot) && sg_on_signal_stack(own);
+}
+
 /*
  * Whether a frame in flight can never be returned to, seen from a call whose slot is `slot`. Where pieces of stacks are
  * copied away and back (greenlet), a slot says nothing of its frames. A slot that still holds the caller's address may be
@@ -129,11 +140,9 @@ int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slo
     uint64_t held, own = frame->slot;
     if (sg_settings.stacks_are_copied)
         return 0;
-    if (own == slot)
+    if (overwritten(thread, own, slot))
         return 1;
     if (sg_on_own_stack(thread, own) && sg_on_own_stack(thread, slot)) {
-        if (own < slot)
-            return 1;
         held = *(const uint64_t *)own; /* above the current call on the same stack: it can be read */
     } else if (!sg_peek(own, &held)) {
         return 1;
@@ -158,6 +167,47 @@ static int alive_elsewhere(struct sg_thread *thread, struct sg_frame *frame, uin
     return 1;
 }
 
+/*
+ * Ends what is dead below a newest frame that may be alive on another stack: calls of the present stack that the way out
+ * of that other one has left behind (siglongjmp from a signal stack). They become holes. Looks at some frames only: it is
+ * done each time a thread comes to another stack.
+ */
+static void reap_below(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot)
+{
+    for (int looked = 0; looked < LOOK_BELOW; looked++) {
+        frame = sg_is_sentinel(frame) ? (struct sg_frame *)frame->target : frame - 1;
+        if (!frame)
+            return;
+        if (!sg_in_flight(frame->slot) || sg_is_sentinel(frame))
+            continue;
+        if (overwritten(thread, frame->slot, slot)) {
+            if (sg_frame_unwound(thread, frame)) {
+                thread->holes++;
+                __atomic_store_n(&frame->slot, SG_SLOT_RETURNED, __ATOMIC_RELEASE);
+            }
+        } else if (sg_on_own_stack(thread, frame->slot) && sg_on_own_stack(thread, slot)) {
+            return; /* what is below was called earlier still */
+        }
+    }
+}
+
+/* The process is about to end in a call whose slot is `slot`: what this thread has left behind is over. */
+void sg_frames_end(struct sg_thread *thread, uint64_t slot)
+{
+    int in_handler = sg_on_signal_stack(slot);
+    for (uint32_t block = thread->first_block; block; block = sg_blocks[block - 1].next) {
+        for (uint32_t i = 1; i < SG_BLOCK_FRAMES - 1; i++) {
+            struct sg_frame *frame = sg_block_frames(block - 1) + i;
+            if (!sg_in_flight(frame->slot) || sg_is_sentinel(frame))
+                continue;
+            if (!sg_frame_dead(thread, frame, slot) && (in_handler || !sg_on_signal_stack(frame->slot)))
+                continue;
+            if (sg_frame_unwound(thread, frame))
+                frame->slot = SG_SLOT_RETURNED;
+        }
+    }
+}
+
 /* Clears what is dead from the top of the frames, for a call whose slot is `slot`. */
 static void reap(struct sg_thread *thread, uint64_t slot, int tail)
 {
@@ -171,8 +221,12 @@ static void reap(struct sg_thread *thread, uint64_t slot, int tail)
             if (!step_back(thread, top, steps))
                 return;
         } else if (sg_in_flight(held)) {
-            if (alive_elsewhere(thread, top, slot))
+            if (known_alive(thread, top))
                 return;
+            if (alive_elsewhere(thread, top, slot)) {
+                reap_below(thread, top, slot);
+                return;
+            }
             if (sg_frame_unwound(thread, top))
                 pop(thread, top, SG_SLOT_CLAIMED);
         } else {
@@ -371,8 +425,8 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
 {
     uint64_t original = *slot, address = (uint64_t)slot;
     int tail = is_site(original);
-    if (function->flags & (SG_FLAG_EXEC | SG_FLAG_LOADED | SG_FLAG_CLONE))
-        sg_event_hook(function, registers);
+    if (function->flags & (SG_FLAG_EXEC | SG_FLAG_LOADED | SG_FLAG_CLONE | SG_FLAG_EXIT))
+        sg_event_hook(function, address, registers);
     if (function->flags & SG_FLAG_TRUE_RETURN && tail) {
         struct sg_thread *own = sg_thread_here();
         if (own)

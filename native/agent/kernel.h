@@ -18,6 +18,7 @@
 #define KERNEL_kill 62
 #define KERNEL_ftruncate 77
 #define KERNEL_getppid 110
+#define KERNEL_sigaltstack 131
 #define KERNEL_prctl 157
 #define KERNEL_gettid 186
 #define KERNEL_futex 202

@@ -124,8 +124,10 @@ static int next_segment(struct sg_thread *thread, uint32_t full, int may_wait)
         usable = sg_arena->policy == SG_POLICY_OVERWRITE           ? claim_oldest(thread)
                  : sg_arena->policy == SG_POLICY_BLOCK && may_wait ? claim_after_waiting(thread)
                                                                    : 0;
-    if (!usable)
+    if (!usable) {
         thread->freed_seen = freed;
+        thread->position = SG_NO_PLACE; /* the count of vain tries must not run over */
+    }
 out:
     sg_signals_restore(signals);
     return usable;
@@ -152,7 +154,7 @@ static uint64_t *reserve(struct sg_thread *thread, uint32_t places, int may_wait
     for (;;) {
         uint64_t at = thread->position, left;
         if (known_full(thread)) {
-            sg_swap_own(&thread->position, at, SG_NO_PLACE); /* the count of vain tries must not run over */
+            sg_swap_own(&thread->position, at, SG_NO_PLACE);
             return 0;
         }
         at = SG_PLACE_ONE * places;

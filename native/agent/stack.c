@@ -79,6 +79,22 @@ static void find_own_stack(struct sg_thread *thread)
     }
 }
 
+/*
+ * Whether an address lies in the stack on which signals are handled now (sigaltstack). The kernel begins there at its top
+ * again for each signal that does not interrupt a handler on it.
+ */
+int sg_on_signal_stack(uint64_t address)
+{
+    struct {
+        uint64_t low;
+        int flags;
+        uint64_t size;
+    } stack = {0, 0, 0};
+    if (sg_kernel2(KERNEL_sigaltstack, 0, &stack) < 0)
+        return 0;
+    return address - stack.low < stack.size;
+}
+
 int sg_on_own_stack(struct sg_thread *thread, uint64_t address)
 {
     if (!thread->stack_high)

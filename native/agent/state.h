@@ -83,7 +83,8 @@
 
 #define FLAG_CALLER 1
 #define FLAG_TRUE_RETURN 128
-#define FLAGS_ASIDE (63 | FLAG_TRUE_RETURN) /* what the plain entry path does not deal with */
+#define FLAG_EXIT 256
+#define FLAGS_ASIDE (63 | FLAG_TRUE_RETURN | FLAG_EXIT) /* what the plain entry path does not deal with */
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -155,7 +156,7 @@ SAME(struct sg_function, body, FUNCTION_BODY);
 SAME(struct sg_function, id, FUNCTION_ID);
 SAME(struct sg_function, flags, FUNCTION_FLAGS);
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
-_Static_assert(SG_FLAG_CALLER == FLAG_CALLER && SG_FLAG_TRUE_RETURN == FLAG_TRUE_RETURN, "known to the entry path");
+_Static_assert(SG_FLAG_CALLER == FLAG_CALLER && SG_FLAG_TRUE_RETURN == FLAG_TRUE_RETURN && SG_FLAG_EXIT == FLAG_EXIT, "known to the entry path");
 _Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");
 _Static_assert(SG_BLOCKS * SG_BLOCK_FRAMES == SG_FRAMES, "whole blocks");
 #undef SAME

@@ -69,20 +69,21 @@ static void reclaim(uint32_t index)
     sg_ring_bell();
 }
 
-static int dead(const struct sg_shared_thread *shared, uint32_t own_tid)
+static int is_gone(uint32_t tid)
 {
-    if (__atomic_load_n(&shared->state, __ATOMIC_ACQUIRE) != SG_THREAD_LIVE || shared->pid != process)
-        return 0;
-    return shared->tid == own_tid || sg_kernel3(KERNEL_tgkill, process, shared->tid, 0) == -ERROR_ESRCH;
+    return sg_kernel3(KERNEL_tgkill, process, tid, 0) == -ERROR_ESRCH;
 }
 
-static int sweep(uint32_t own_tid, uint32_t most)
+static int sweep(uint32_t own_tid, uint32_t most, int (*over)(uint32_t tid))
 {
     int found = 0;
     uint32_t count = sg_arena->threads < most ? sg_arena->threads : most;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = sweep_at++ % sg_arena->threads;
-        if (dead(&sg_shared_threads[index], own_tid)) {
+        const struct sg_shared_thread *shared = &sg_shared_threads[index];
+        if (__atomic_load_n(&shared->state, __ATOMIC_ACQUIRE) != SG_THREAD_LIVE || shared->pid != process)
+            continue;
+        if (shared->tid == own_tid || over(shared->tid)) {
             reclaim(index);
             found++;
         }
@@ -94,10 +95,64 @@ static int sweep(uint32_t own_tid, uint32_t most)
 int sg_threads_sweep(struct sg_thread *self, uint32_t most)
 {
     uint64_t signals = sg_lock();
-    int found = sweep(0, most);
+    int found = sweep(0, most, is_gone);
     (void)self;
     sg_unlock(signals);
     return found;
+}
+
+static char *append(char *at, const char *text)
+{
+    while (*text)
+        *at++ = *text++;
+    return at;
+}
+
+static void write_stat_path(char *path, uint32_t tid)
+{
+    char digits[11] = {0};
+    int first = 10;
+    for (; tid || first == 10; tid /= 10)
+        digits[--first] = (char)('0' + tid % 10);
+    *append(append(append(path, "/proc/self/task/"), digits + first), "/stat") = 0;
+}
+
+/*
+ * Whether a thread is on its way out: pthread_join returns when the kernel has cleared its thread id, a little before the
+ * thread is gone. Field 9 of /proc/self/task/TID/stat has PF_EXITING (4) by then (kernel/exit.c).
+ */
+static int is_leaving(uint32_t tid)
+{
+    char path[48], text[256];
+    write_stat_path(path, tid);
+    long fd = sg_kernel3(KERNEL_open, path, 0x80000 /* O_CLOEXEC */, 0);
+    if (fd < 0)
+        return is_gone(tid);
+    long got = sg_kernel3(KERNEL_read, fd, text, sizeof text);
+    sg_kernel1(KERNEL_close, fd);
+    long at = got > 0 ? got : 0;
+    while (at > 0 && text[at - 1] != ')') /* the name before it may hold anything */
+        at--;
+    uint64_t flags = 0;
+    for (int field = 2; at < got && field < 9; at++)
+        field += text[at] == ' ';
+    for (; at < got && text[at] >= '0' && text[at] <= '9'; at++)
+        flags = flags * 10 + (uint64_t)(text[at] - '0');
+    return (flags & 4) != 0;
+}
+
+/* The process is about to end, in a call whose slot is `slot`: what dead threads and this one have left behind is over. */
+void sg_threads_end(uint64_t slot)
+{
+    struct sg_thread *thread = sg_thread_here();
+    if (!thread || (uint32_t)sg_kernel0(KERNEL_getpid) != process)
+        return;
+    uint64_t signals = sg_lock();
+    sweep(0, 0xffffffff, is_leaving);
+    sg_unlock(signals);
+    signals = sg_signals_block();
+    sg_frames_end(thread, slot);
+    sg_signals_restore(signals);
 }
 
 /*
@@ -123,9 +178,9 @@ static uint32_t claim_entry(void)
 
 static struct sg_thread *make(uint32_t pid, uint32_t tid)
 {
-    sweep(tid, 8);
+    sweep(tid, 8, is_gone);
     uint32_t claimed = claim_entry();
-    if (!claimed && sweep(tid, 0xffffffff))
+    if (!claimed && sweep(tid, 0xffffffff, is_gone))
         claimed = claim_entry();
     if (!claimed)
         return 0;

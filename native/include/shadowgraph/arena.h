@@ -128,6 +128,7 @@ struct sg_function {
 #define SG_FLAG_LOADED 8 /* the loader's debug notification */
 #define SG_FLAG_SILENT 16 /* hooked for our own needs alone: never recorded */
 #define SG_FLAG_CLONE 32 /* clone(): a child that shares this thread's TLS must not share its state */
+#define SG_FLAG_EXIT 256 /* _exit: what has been left without returning by then is over */
 #define SG_FLAG_TRUE_RETURN 128 /* must find its true return address: reached by a tail call, it ends the calls before it */
 #define SG_FLAG_EXECUTABLE 64 /* belongs to the executable itself: what it tail-calls was called by the executable */
 

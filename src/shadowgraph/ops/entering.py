@@ -46,6 +46,7 @@ _EXEC_FUNCTIONS = (
     ("fexecve", layout.FLAG_EXEC, layout.EXEC_FEXECVE),
 )
 _CLONE = ("clone", layout.FLAG_CLONE, 0)
+_EXIT_FUNCTIONS = (("_exit", layout.FLAG_EXIT, 0), ("_Exit", layout.FLAG_EXIT, 0))
 _LOADER_NOTE = "_dl_debug_state"
 
 
@@ -280,12 +281,12 @@ def _add_own_hooks(
 ) -> None:
     """Functions that the agent itself must see.
 
-    These are exec, clone with shared memory, the loader's notification, and, for the sake of tail calls, what needs
-    its true return address.
+    These are exec, clone with shared memory, the end of the process, the loader's notification, and, for the sake of
+    tail calls, what needs its true return address.
     """
     for module in modules:
         known = known_modules.get(module)
-        wanted = [_CLONE, *(_EXEC_FUNCTIONS if follow else ())] if _is_c_library(module) else []
+        wanted = [_CLONE, *_EXIT_FUNCTIONS, *(_EXEC_FUNCTIONS if follow else ())] if _is_c_library(module) else []
         wanted += [(_LOADER_NOTE, layout.FLAG_LOADED, 0)] if _is_loader(module) else []
         for name, flag, variant in wanted:
             address = lookup_dynamic(known.image, name)
