@@ -6,7 +6,7 @@
 #include "state.h"
 
 #define SG_THREAD_MAGIC 0x6461657268746773ull
-#define SG_THREAD_UNUSABLE ((struct sg_thread *)1) /* shares its TLS with a clone: see thread.c */
+#define SG_THREAD_SHARED ((struct sg_thread *)1) /* its TLS is that of several kernel threads: see sharing.c */
 
 /* Registers at the entry of a function, as the slow path saves them: the order is paths.S's. */
 struct sg_entry_registers {
@@ -43,6 +43,10 @@ SG_HIDDEN void sg_threads_start(uint32_t *mark);
 SG_HIDDEN int sg_threads_locked(void);
 SG_HIDDEN uint64_t sg_thread_place(void);
 SG_HIDDEN void sg_thread_share(void);
+SG_HIDDEN struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid);
+SG_HIDDEN void sg_thread_reclaim(uint32_t index);
+SG_HIDDEN void sg_write_task_path(char *path, uint32_t tid, const char *file);
+SG_HIDDEN struct sg_thread *sg_thread_among_sharers(void);
 SG_HIDDEN int sg_threads_sweep(struct sg_thread *self, uint32_t most);
 SG_HIDDEN void sg_threads_end(uint64_t slot);
 SG_HIDDEN uint64_t sg_lock(void);
@@ -114,6 +118,13 @@ static inline int sg_step(struct sg_thread *thread, struct sg_frame *from, uint6
                      : "b"(to), "c"(steps + 1)
                      : "memory", "cc");
     return done;
+}
+
+static inline uint64_t sg_control_block(void)
+{
+    uint64_t address;
+    __asm__("mov %%fs:0, %0" : "=r"(address));
+    return address;
 }
 
 static inline uint64_t sg_site_of(const struct sg_frame *frame)

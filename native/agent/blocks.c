@@ -146,7 +146,7 @@ void sg_blocks_reclaim(struct sg_thread *dead)
     }
 }
 
-/* Sorts out the parent's blocks in a forked child; `former` is where the forking thread's state was. */
+/* Sorts out the parent's blocks in a forked child; `former` is where the forking thread's state was, if that is known. */
 void sg_blocks_after_fork(struct sg_thread *former)
 {
     for (uint32_t i = 0; i < SG_BLOCKS; i++) {
@@ -154,7 +154,8 @@ void sg_blocks_after_fork(struct sg_thread *former)
         if (!block->owner)
             continue;
         block->chunk = 0; /* the parent's */
-        if ((block->owner == former || block->owner == ORPHANED) && any_awaited(i)) {
+        int possible = block->owner == former || block->owner == ORPHANED || former == SG_THREAD_SHARED;
+        if (possible && any_awaited(i)) {
             block->owner = ORPHANED;
             block->inherited = 1;
             for (uint32_t frame = 0; frame < SG_BLOCK_FRAMES; frame++)

@@ -168,6 +168,12 @@ static uint64_t *reserve(struct sg_thread *thread, uint32_t places, int may_wait
     }
 }
 
+static int is_calling(const struct sg_thread *thread)
+{
+    const struct sg_thread *word = sg_thread_word();
+    return word == thread || (word == SG_THREAD_SHARED && thread->tid == (uint32_t)sg_kernel0(KERNEL_gettid));
+}
+
 /* Writes one record with the escapes it needs, or counts it as dropped. `start` is q0, `duration` is in ticks; `values`
    are `words` words of captured arguments and results. */
 void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind,
@@ -175,7 +181,7 @@ void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duratio
 {
     int is_long = duration >> SG_DURATION_BITS != 0;
     uint32_t places = 1 + (uint32_t)is_long + (kind != SG_KIND_RETURNED) + (words ? 1 + (words + 1) / 2 : 0);
-    int own = thread == sg_thread_word(); /* on behalf of a dead thread nobody may wait: the lock is held */
+    int own = is_calling(thread); /* on behalf of a dead thread nobody may wait: the lock is held */
     uint64_t *record = reserve(thread, places, own);
     if (!record) {
         thread->shared->dropped++;

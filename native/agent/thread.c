@@ -1,6 +1,6 @@
 /*
- * The state of each thread, reached through one word of static TLS: 0 in a new thread, 1 in one that must not be traced,
- * else the address of a struct sg_thread. Index i of the private states goes with entry i of the shared table.
+ * The state of each thread, reached through one word of static TLS: 0 in a new thread, 1 where several kernel threads have
+ * the same TLS, else the address of a struct sg_thread. Index i of the private states goes with entry i of the shared table.
  */
 #include "agent.h"
 
@@ -56,7 +56,7 @@ void sg_unlock(uint64_t signals)
 }
 
 /* A thread is gone: its last records and its blocks become available. Called with the lock held. */
-static void reclaim(uint32_t index)
+void sg_thread_reclaim(uint32_t index)
 {
     struct sg_thread *dead = &sg_threads[index];
     if (dead->magic == SG_THREAD_MAGIC) {
@@ -69,22 +69,23 @@ static void reclaim(uint32_t index)
     sg_ring_bell();
 }
 
-static int is_gone(uint32_t tid)
+static int is_gone(const struct sg_shared_thread *shared)
 {
-    return sg_kernel3(KERNEL_tgkill, process, tid, 0) == -ERROR_ESRCH;
+    return sg_kernel3(KERNEL_tgkill, shared->pid, shared->tid, 0) == -ERROR_ESRCH;
 }
 
-static int sweep(uint32_t own_tid, uint32_t most, int (*over)(uint32_t tid))
+/* Looks through the threads whose memory this is, among them clones with a process id of their own. */
+static int sweep(uint32_t own_tid, uint32_t most, int (*over)(const struct sg_shared_thread *shared))
 {
     int found = 0;
     uint32_t count = sg_arena->threads < most ? sg_arena->threads : most;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = sweep_at++ % sg_arena->threads;
         const struct sg_shared_thread *shared = &sg_shared_threads[index];
-        if (__atomic_load_n(&shared->state, __ATOMIC_ACQUIRE) != SG_THREAD_LIVE || shared->pid != process)
+        if (__atomic_load_n(&shared->state, __ATOMIC_ACQUIRE) != SG_THREAD_LIVE || sg_threads[index].magic != SG_THREAD_MAGIC)
             continue;
-        if (shared->tid == own_tid || over(shared->tid)) {
-            reclaim(index);
+        if (shared->tid == own_tid || over(shared)) {
+            sg_thread_reclaim(index);
             found++;
         }
     }
@@ -108,26 +109,27 @@ static char *append(char *at, const char *text)
     return at;
 }
 
-static void write_stat_path(char *path, uint32_t tid)
+/* The path of a file in /proc/self/task/TID; room for 48 characters. */
+void sg_write_task_path(char *path, uint32_t tid, const char *file)
 {
     char digits[11] = {0};
     int first = 10;
     for (; tid || first == 10; tid /= 10)
         digits[--first] = (char)('0' + tid % 10);
-    *append(append(append(path, "/proc/self/task/"), digits + first), "/stat") = 0;
+    *append(append(append(path, "/proc/self/task/"), digits + first), file) = 0;
 }
 
 /*
  * Whether a thread is on its way out: pthread_join returns when the kernel has cleared its thread id, a little before the
  * thread is gone. Field 9 of /proc/self/task/TID/stat has PF_EXITING (4) by then (kernel/exit.c).
  */
-static int is_leaving(uint32_t tid)
+static int is_leaving(const struct sg_shared_thread *shared)
 {
     char path[48], text[256];
-    write_stat_path(path, tid);
+    sg_write_task_path(path, shared->tid, "/stat");
     long fd = sg_kernel3(KERNEL_open, path, 0x80000 /* O_CLOEXEC */, 0);
     if (fd < 0)
-        return is_gone(tid);
+        return is_gone(shared);
     long got = sg_kernel3(KERNEL_read, fd, text, sizeof text);
     sg_kernel1(KERNEL_close, fd);
     long at = got > 0 ? got : 0;
@@ -176,7 +178,8 @@ static uint32_t claim_entry(void)
     return 0;
 }
 
-static struct sg_thread *make(uint32_t pid, uint32_t tid)
+/* Makes the state of the calling thread. Called with the lock held; 0 if the table or the pool of frames is full. */
+struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid)
 {
     sweep(tid, 8, is_gone);
     uint32_t claimed = claim_entry();
@@ -187,7 +190,7 @@ static struct sg_thread *make(uint32_t pid, uint32_t tid)
     struct sg_shared_thread *shared = &sg_shared_threads[claimed - 1];
     struct sg_thread *thread = &sg_threads[claimed - 1];
     *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid, .freed_seen = ~0u, .position = SG_NO_PLACE};
-    __asm__("mov %%fs:0, %0" : "=r"(thread->control_block));
+    thread->control_block = sg_control_block();
     shared->pid = pid;
     shared->tid = tid;
     shared->parent_pid = (uint32_t)sg_kernel0(KERNEL_getppid);
@@ -197,7 +200,7 @@ static struct sg_thread *make(uint32_t pid, uint32_t tid)
     __atomic_store_n(&shared->state, SG_THREAD_LIVE, __ATOMIC_RELEASE);
     uint32_t block = sg_block_take(thread, 0);
     if (!block) {
-        reclaim(claimed - 1);
+        sg_thread_reclaim(claimed - 1);
         return 0;
     }
     thread->top = sg_block_frames(block - 1);
@@ -208,28 +211,26 @@ static struct sg_thread *make(uint32_t pid, uint32_t tid)
 
 static int is_own(const struct sg_thread *thread)
 {
-    uint64_t control_block;
-    __asm__("mov %%fs:0, %0" : "=r"(control_block));
-    return thread && thread->magic == SG_THREAD_MAGIC && thread->control_block == control_block;
+    return (uint64_t)thread > (uint64_t)SG_THREAD_SHARED && thread->magic == SG_THREAD_MAGIC && thread->control_block == sg_control_block();
 }
 
 /* The calling thread's state, made if there is none yet; 0 if the thread cannot be traced (now). */
 struct sg_thread *sg_thread_here(void)
 {
     struct sg_thread *thread = sg_thread_word();
-    if (thread == SG_THREAD_UNUSABLE)
-        return 0;
     if (is_own(thread))
         return thread;
     uint64_t signals = sg_signals_block();
     thread = sg_thread_word(); /* a signal handler may have been quicker */
-    if (!is_own(thread)) {
+    if (thread == SG_THREAD_SHARED && *unforked) {
+        thread = sg_thread_among_sharers();
+    } else if (!is_own(thread)) {
         uint32_t pid = (uint32_t)sg_kernel0(KERNEL_getpid);
         if (!*unforked)
             after_fork(pid, thread);
         if (pid == process) {
             uint64_t inner = sg_lock();
-            thread = make(pid, (uint32_t)sg_kernel0(KERNEL_gettid));
+            thread = sg_thread_make(pid, (uint32_t)sg_kernel0(KERNEL_gettid));
             sg_unlock(inner);
             sg_thread_set(thread);
         } else {
@@ -238,15 +239,4 @@ struct sg_thread *sg_thread_here(void)
     }
     sg_signals_restore(signals);
     return thread;
-}
-
-/* From now on another kernel thread uses this thread's TLS (clone with CLONE_VM, without CLONE_SETTLS and
-   CLONE_VFORK): nothing that is found through it is one thread's any more. */
-void sg_thread_share(void)
-{
-    struct sg_thread *thread = sg_thread_here();
-    if (!thread)
-        return;
-    sg_thread_set(SG_THREAD_UNUSABLE);
-    sg_ring_close(thread);
 }
