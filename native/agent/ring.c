@@ -68,6 +68,20 @@ static int claim_free(struct sg_thread *thread)
     return 0;
 }
 
+/* How many calls a segment holds, those included that a signal handler has kept from being written. */
+static uint64_t calls_in(const struct sg_segment *segment, const uint64_t *word)
+{
+    uint64_t calls = 0;
+    for (uint32_t i = 0; i < segment->used / SG_RECORD_SIZE; i++) {
+        uint64_t what = word[2 * i + 1], function = what & ((1u << SG_FUNCTION_BITS) - 1);
+        if (function == SG_ESCAPE_VALUES)
+            i += (uint32_t)(what >> SG_FUNCTION_BITS); /* captured values, which may look like anything */
+        else
+            calls += !what || (function != SG_FUNCTION_NONE && function < SG_ESCAPE_FIRST);
+    }
+    return calls;
+}
+
 /* Overwrite policy: the oldest full segment of this thread makes room for its newest records. */
 static int claim_oldest(struct sg_thread *thread)
 {
@@ -81,9 +95,7 @@ static int claim_oldest(struct sg_thread *thread)
     if (!oldest)
         return 0;
     uint64_t *word = (uint64_t *)segment_start(oldest);
-    uint32_t records = sg_segments[oldest - 1].used / SG_RECORD_SIZE;
-    for (uint32_t i = 0; i < records; i++)
-        thread->shared->dropped += (word[2 * i + 1] & 0xffffff) < SG_ESCAPE_FIRST;
+    thread->shared->dropped += calls_in(&sg_segments[oldest - 1], word);
     for (uint32_t i = 0; i < sg_arena->segment_size / 8; i++)
         word[i] = 0;
     return claim(thread, oldest - 1, SG_SEGMENT_KEPT);
