@@ -11,18 +11,24 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.exchange import Exchange
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.kept import keep, tables_of
-from shadowgraph.agent.trampolines import Surroundings, map_trampolines, read_surroundings, write_trampolines
+from shadowgraph.agent.trampolines import (
+    Surroundings,
+    map_trampolines,
+    read_surroundings,
+    trampoline_pages,
+    write_trampolines,
+)
 from shadowgraph.errors import StartError
 from shadowgraph.image.reasons import Reason
 from shadowgraph.patch import ModulePlan, PlanFlag, ThunkBlock, encode_thunks, share_bytes, thunk_space
-from shadowgraph.target.memory import Memory, find_gap, read_mappings
+from shadowgraph.target.memory import Mapping, Memory, find_gap, read_mappings
 from shadowgraph.target.modules import Module
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["Hooks", "Request", "hook", "place", "restore", "write_jumps"]
+__all__ = ["Hooks", "Placed", "Request", "hook", "lay_out", "restore", "write_jumps"]
 
 _PAGE = 4096
-_SYS_MMAP, _SYS_MPROTECT = 9, 10
+_SYS_MMAP, _SYS_MPROTECT, _SYS_MUNMAP = 9, 10, 11
 _READ, _WRITE, _EXEC = 1, 2, 4
 _PRIVATE_ANONYMOUS = 0x02 | 0x20
 _PRIVATE_ANONYMOUS_FIXED = _PRIVATE_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
@@ -64,34 +70,118 @@ class Hooks:
 
 def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, agent: Agent) -> Hooks:
     """Hook functions of a module; every thread of the process must be stopped, none within bytes about to change."""
-    hooks = place(thread, module, bias, plan, request, agent)
-    write_jumps(thread.memory, hooks)
-    return hooks
+    pid = thread.memory.pid
+    placed = lay_out(pid, read_mappings(pid), module, bias, plan, request, agent.zones)
+    placed.map(thread)
+    placed.map_way_back(thread)
+    placed.fill(thread.memory)
+    write_jumps(thread.memory, placed.hooks)
+    return placed.hooks
 
 
-def place(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, agent: Agent) -> Hooks:
-    """Do everything for the hooks of a module that changes nothing of it: thunks, records, the way back."""
-    memory = thread.memory
-    plan, request, unlawful = _adapt(plan, request, bias, read_surroundings(thread.tid, memory.pid))
-    map_trampolines(thread, plan, bias)
+@dataclass
+class Placed:
+    """What is to be written for the hooks of a module, beside the jumps, and where.
+
+    ``mappings`` are all that it takes. ``values`` says what to capture, and where that lies. ``patches`` and ``moves``
+    are the way back (agent/kept.py); where they lie is known once they are mapped.
+    """
+
+    hooks: Hooks
+    plan: ModulePlan
+    bias: int
+    size: int
+    code_size: int
+    values: tuple[int, bytes]
+    patches: npt.NDArray[np.void]
+    moves: npt.NDArray[np.void]
+    kept_at: int
+    mappings: list[Mapping]
+    tables: int = 0
+
+    def map(self, thread: RemoteThread) -> None:
+        """Map thunks and trampolines where they were laid out; FileExistsError, and nothing mapped, if taken."""
+        base, module = self.hooks.thunk_base, self.hooks.module
+        got = thread.system_call(_SYS_MMAP, base, self.size, _READ | _WRITE, _PRIVATE_ANONYMOUS_FIXED, -1, 0)
+        if got != base:
+            raise StartError(f"{module.path}: memory for its thunks was not mapped where it was asked for")
+        thread.system_call(_SYS_MPROTECT, base, self.code_size, _READ | _EXEC)
+        try:
+            map_trampolines(thread, self.plan, self.bias)
+        except FileExistsError:
+            thread.system_call(_SYS_MUNMAP, base, self.size)
+            raise
+
+    def unmap(self, thread: RemoteThread) -> None:
+        """Undo map()."""
+        for mapping in self.mappings:
+            thread.system_call(_SYS_MUNMAP, mapping.start, mapping.end - mapping.start)
+
+    def map_way_back(self, thread: RemoteThread) -> None:
+        """Map the tables of the way back, wherever there is room, and write the trampolines."""
+        size = self._tables_size
+        self.tables = thread.system_call(_SYS_MMAP, 0, size, _READ | _WRITE, _PRIVATE_ANONYMOUS, -1, 0)
+        write_trampolines(thread, self.hooks.thunks, self.kept_at)
+
+    @property
+    def _tables_size(self) -> int:
+        return _pages(self.patches.nbytes + self.moves.nbytes)
+
+    def fill(self, memory: Memory) -> None:
+        """Write everything, and note in the process what takes it out again. Threads may run."""
+        thunks = self.hooks.thunks
+        memory.write(*self.values)
+        memory.write(self.hooks.thunk_base, thunks.code)
+        memory.write(self.hooks.record_base, thunks.records.tobytes())
+        memory.write(self.tables, self.patches.tobytes() + self.moves.tobytes())
+        returned_into = bool((self.plan.flags[thunks.chosen] & np.uint16(PlanFlag.REAL_CALL)).any())
+        keep(
+            memory,
+            self.kept_at,
+            {
+                "base": self.hooks.thunk_base,
+                "size": self.size,
+                "patches": self.tables,
+                "moves": self.tables + self.patches.nbytes,
+                "patch_count": len(self.patches),
+                "move_count": len(self.moves),
+                "flags": layout.KEPT_RETURNED_INTO if returned_into else 0,
+                "tables_size": self._tables_size,
+            },
+        )
+
+
+def lay_out(
+    pid: int,
+    mappings: list[Mapping],
+    module: Module,
+    bias: int,
+    plan: ModulePlan,
+    request: Request,
+    zones: dict[str, int],
+) -> Placed:
+    """Make everything for the hooks of a module, for places that are free in these mappings; touches nothing."""
+    plan, request, unlawful = _adapt(plan, request, bias, read_surroundings(pid, pid, mappings))
+    trampolines = [Mapping(start, start + size, "r-xp", 0, "") for start, size in trampoline_pages(plan, bias)]
     code_size = _pages(thunk_space(plan, request.rows))
     record_size = _pages(len(request.rows) * layout.FUNCTION_RECORD_SIZE)
     values = b"".join(request.values.values())
     size = code_size + record_size + _pages(len(values))
-    base = _map_near(thread, module, size)
-    thunks = encode_thunks(plan, request.rows, bias, base, base + code_size, request.ids, agent.enter, request.flags)
+    taken = sorted([*mappings, *trampolines], key=lambda mapping: mapping.start)
+    base = find_gap(taken, module.low, module.high, size)
+    if base is None:
+        raise StartError(f"{module.path}: no free memory for {size} bytes of thunks within 2 GiB of it")
+    thunks = encode_thunks(plan, request.rows, bias, base, base + code_size, request.ids, zones["enter"], request.flags)
     thunks.records["variant"] = request.variants
+    values_at = base + code_size + record_size
     for number, index in enumerate(request.values):
         thunks.records["flags"][index] |= layout.FLAG_VALUES
-        thunks.records["values"][index] = base + code_size + record_size + number * layout.values_dtype.itemsize
-    memory.write(base + code_size + record_size, values)
-    memory.write(base, thunks.code)
-    memory.write(base + code_size, thunks.records.tobytes())
-    thread.system_call(_SYS_MPROTECT, base, code_size, _READ | _EXEC)
-    write_trampolines(thread, thunks, agent.zones["kept"])
-    _keep(thread, agent, plan, thunks, base, size)
+        thunks.records["values"][index] = values_at + number * layout.values_dtype.itemsize
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
-    return Hooks(module, thunks, base, base + code_size, refused)
+    hooks = Hooks(module, thunks, base, base + code_size, refused)
+    patches, moves = tables_of(thunks)
+    own = [Mapping(base, base + size, "r-xp", 0, ""), *trampolines]
+    return Placed(hooks, plan, bias, size, code_size, (values_at, values), patches, moves, zones["kept"], own)
 
 
 def _adapt(
@@ -107,29 +197,6 @@ def _adapt(
     unlawful &= surroundings.has_shadow_stack
     refused = dict.fromkeys(request.rows[unlawful].tolist(), Reason.PUSHED_CALL)
     return plan, request.without(unlawful), refused
-
-
-def _keep(thread: RemoteThread, agent: Agent, plan: ModulePlan, thunks: ThunkBlock, base: int, size: int) -> None:
-    """Write down in the process what takes these hooks out again."""
-    patches, moves = tables_of(thunks)
-    tables_size = _pages(patches.nbytes + moves.nbytes)
-    tables = thread.system_call(_SYS_MMAP, 0, tables_size, _READ | _WRITE, _PRIVATE_ANONYMOUS, -1, 0)
-    thread.memory.write(tables, patches.tobytes() + moves.tobytes())
-    returned_into = bool((plan.flags[thunks.chosen] & np.uint16(PlanFlag.REAL_CALL)).any())
-    keep(
-        thread.memory,
-        agent.zones["kept"],
-        {
-            "base": base,
-            "size": size,
-            "patches": tables,
-            "moves": tables + patches.nbytes,
-            "patch_count": len(patches),
-            "move_count": len(moves),
-            "flags": layout.KEPT_RETURNED_INTO if returned_into else 0,
-            "tables_size": tables_size,
-        },
-    )
 
 
 def _pages(size: int) -> int:
@@ -160,14 +227,3 @@ def restore(thread: RemoteThread, hooks: Hooks) -> None:
     size = int(thunks.patch_size[0])
     if thread.memory.read(int(thunks.patch_address[0]), size) != thunks.replacement[0, :size].tobytes():
         write_jumps(thread.memory, hooks)
-
-
-def _map_near(thread: RemoteThread, module: Module, size: int) -> int:
-    """Private memory for thunks and function records, within a jump's reach of the module."""
-    base = find_gap(read_mappings(thread.memory.pid), module.low, module.high, size)
-    if base is None:
-        raise StartError(f"{module.path}: no free memory for {size} bytes of thunks within 2 GiB of it")
-    got = thread.system_call(_SYS_MMAP, base, size, _READ | _WRITE, _PRIVATE_ANONYMOUS_FIXED, -1, 0)
-    if got != base:
-        raise StartError(f"{module.path}: memory for its thunks was not mapped where it was asked for")
-    return base

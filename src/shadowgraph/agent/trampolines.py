@@ -12,7 +12,7 @@ from shadowgraph.target.memory import Mapping, read_mappings
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.shadow_stack import has_shadow_stack
 
-__all__ = ["Surroundings", "map_trampolines", "occupied", "read_surroundings", "write_trampolines"]
+__all__ = ["Surroundings", "map_trampolines", "occupied", "read_surroundings", "trampoline_pages", "write_trampolines"]
 
 _PAGE = 4096
 _SYS_MMAP, _SYS_MPROTECT = 9, 10
@@ -32,10 +32,11 @@ class Surroundings:
     has_shadow_stack: bool
 
 
-def read_surroundings(tid: int, pid: int) -> Surroundings:
-    """The surroundings in a process, ``tid`` being one of its threads."""
+def read_surroundings(tid: int, pid: int, mappings: list[Mapping] | None = None) -> Surroundings:
+    """The surroundings in a process, ``tid`` being one of its threads. ``mappings``: its own, or those to be."""
     checked = has_shadow_stack(tid)
-    return Surroundings(occupied(read_mappings(pid), None if checked else heap_start(pid)), checked)
+    taken = read_mappings(pid) if mappings is None else mappings
+    return Surroundings(occupied(taken, None if checked else heap_start(pid)), checked)
 
 
 def occupied(mappings: list[Mapping], heap: int | None) -> list[tuple[int, int]]:
@@ -68,10 +69,15 @@ def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def map_trampolines(thread: RemoteThread, plan: ModulePlan, load_bias: int) -> None:
     """Writable memory for the trampolines of a plan; it must still be free."""
-    for start, size in _runs((plan.trampoline[plan.trampoline != 0] + load_bias).tolist()):
+    for start, size in trampoline_pages(plan, load_bias):
         got = thread.system_call(_SYS_MMAP, start, size, _READ | _WRITE, _PRIVATE_ANONYMOUS_FIXED, -1, 0)
         if got != start:
             raise StartError(f"{plan.path}: memory for its trampolines was not mapped where it was asked for")
+
+
+def trampoline_pages(plan: ModulePlan, load_bias: int) -> list[tuple[int, int]]:
+    """Where the trampolines of a plan need memory: start and size."""
+    return _runs((plan.trampoline[plan.trampoline != 0] + load_bias).tolist())
 
 
 def write_trampolines(thread: RemoteThread, thunks: ThunkBlock, table: int) -> None:

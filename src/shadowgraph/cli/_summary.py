@@ -31,6 +31,9 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
         lines.append(f"{_counted(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
     if os.WIFSIGNALED(result.status):
         lines.append(f"the program was ended by {_signal_name(os.WTERMSIG(result.status))}")
+    if result.stood_still:
+        total, longest = 1e3 * sum(result.stood_still), 1e3 * max(result.stood_still)
+        lines.append(f"the process stood still for {total:.1f} ms in all, at most {longest:.1f} ms at a time")
     lines += result.notes[:5]
     if len(result.notes) > 5:
         lines.append(f"… and {len(result.notes) - 5:,} more remarks")

@@ -15,7 +15,9 @@ import click
 from shadowgraph.errors import ShadowgraphError, UsageError
 
 if TYPE_CHECKING:
-    from shadowgraph.ops.recording import Result
+    from collections.abc import Callable
+
+    from shadowgraph.ops.recording import Recording, Result
     from shadowgraph.ops.selection import Rule
     from shadowgraph.trace.finisher import Finisher
 
@@ -115,14 +117,17 @@ class _OrderedRules(click.Command):
     type=_Size(),
     help="Stop recording when the trace has this size (default: 4G, or a tenth of the free space).",
 )
+@click.option("--pid", type=click.IntRange(1), help="Record a process that runs already, and leave it running.")
+@click.option("--for", "duration", type=_Duration(), metavar="TIME", help="With --pid: stop after this time (10s).")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
-@click.argument("program")
+@click.argument("program", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> int:
-    """Run PROGRAM with its ARGUMENTS and record every call of its functions.
+    """Run PROGRAM with its ARGUMENTS and record every call of its functions; or attach to a process with --pid.
 
-    The program behaves as if it were alone; shadowgraph ends with its exit status.
+    The program behaves as if it were alone; shadowgraph ends with its exit status. With --pid, Ctrl-C or the end of the
+    time given with --for ends the recording, and the process runs on as it was.
     """
     return _Record(context.obj, options).run()
 
@@ -159,9 +164,19 @@ class _Record:
         from shadowgraph.trace.spool_writer import SpoolWriter
 
         options = self.options
-        path = find_program(options["program"])
-        vet_program(path)
-        arguments = [options["program"], *options["arguments"]]
+        pid = options["pid"]
+        if pid is None:
+            if options["program"] is None:
+                raise UsageError("name a program to record, or a process with --pid")
+            if options["duration"] is not None:
+                raise UsageError("--for goes with --pid; a program that is started is recorded to its end")
+            path = find_program(options["program"])
+            vet_program(path)
+            arguments, directory = [options["program"], *options["arguments"]], _folder_here()
+        else:
+            if options["program"] is not None:
+                raise UsageError("--pid names a process that runs already; no program can be named with it")
+            path, arguments, directory = _running_program(pid)
         output = options["output"] or Path(os.path.basename(path) + ".sgt")
         segment = 128 << 10
         if not 4 * segment <= options["buffer"] <= _LARGEST_BUFFER:
@@ -176,14 +191,17 @@ class _Record:
         )
         capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
         selection = Selection(self.rules, everything=options["everything"], libcalls=options["libcalls"])
-        metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": _folder_here()}
+        metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": directory}
         with NewTrace(output, metadata, force=options["force"]) as trace:
             spool = SpoolWriter(trace.folder / SPOOL, max_size=self._largest_size(trace.folder))
             recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
-            restore = _pass_signals(recording)
+            restore = _pass_signals(recording, first_is_ours=pid is not None)
             try:
                 try:
-                    result = recording.run(path, arguments, started=trace.keep)
+                    if pid is None:
+                        result = recording.run(path, arguments, started=trace.keep)
+                    else:
+                        result = _run_on(recording, options, trace.keep)
                 finally:
                     spool.close()
                 self._finish(finisher, trace.folder, result)
@@ -212,6 +230,28 @@ class _Record:
             return
         for line in [] if self.options["quiet"] else lines:
             click.echo(f"shadowgraph: {line}", err=True)
+
+
+def _running_program(pid: int) -> tuple[str, list[str], str]:
+    """The program, the arguments and the folder of a process that can be attached to."""
+    from shadowgraph.target.running import vet_running
+
+    vet_running(pid)
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        arguments = [os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0")]
+    return os.readlink(f"/proc/{pid}/exe"), arguments, os.readlink(f"/proc/{pid}/cwd")
+
+
+def _run_on(recording: Recording, options: dict[str, Any], started: Callable[[], None] | None) -> Result:
+    """Record a process that runs already."""
+    from shadowgraph.stack.safe_place import SafePlace
+
+    judge = SafePlace(options["pid"], recording.known_modules)
+    seconds = None if options["duration"] is None else options["duration"] / 1e9
+    try:
+        return recording.run_on(options["pid"], judge, seconds, started)
+    finally:
+        judge.close()
 
 
 def _occupy_standard_files() -> None:
@@ -264,8 +304,10 @@ def _ticks(nanoseconds: int) -> int:
     return min(ticks, (1 << 63) - 1)
 
 
-def _pass_signals(recording: Any) -> Any:
+def _pass_signals(recording: Any, *, first_is_ours: bool) -> Any:
     """The terminal's Ctrl-C reaches the program by itself: the first is its business, the next one ends the recording.
+
+    A process that was attached to is not meant by it (``first_is_ours``).
 
     SIGTERM and SIGHUP to the recorder end the recording; the program goes on.
     """
@@ -274,7 +316,7 @@ def _pass_signals(recording: Any) -> Any:
     def interrupted(number: int, frame: FrameType | None) -> None:
         nonlocal seen
         seen += 1
-        if seen > 1:
+        if seen > 1 or first_is_ours:
             recording.stop = True
 
     def ended(number: int, frame: FrameType | None) -> None:

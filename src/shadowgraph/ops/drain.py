@@ -21,6 +21,7 @@ __all__ = ["Drain", "Numbering"]
 
 _FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
 _START_MASK = (1 << layout.START_BITS) - 1
+_LAST_RECORDS = 4 * layout.RECORD_SIZE
 
 
 @dataclass
@@ -42,6 +43,18 @@ class _Thread:
     started: int
     next: int = 0
     lost_here: int = 0
+
+
+@dataclass
+class _Frozen:
+    """What was written and in flight in a process when its hooks were taken out; nothing counts from then on.
+
+    ``used`` has how far each of its segments was written, by index and sequence number.
+    """
+
+    used: dict[tuple[int, int], int]
+    open_calls: list[dict[str, int]]
+    ended: int
 
 
 class Drain:
@@ -71,6 +84,7 @@ class Drain:
         self._began: dict[int, int | None] = {}  # by pid
         self._outside: dict[int, int] = {}  # pid by the number in a PID namespace
         self._first_process = -1
+        self._frozen: dict[int, _Frozen] = {}  # by pid
 
     # --- while the program runs ---
 
@@ -202,6 +216,31 @@ class Drain:
 
     # --- when a process has ended, or the recording does ---
 
+    def freeze(self, pid: int) -> None:
+        """A process stands still and has no hooks any more: what it has written counts, and what is in flight is open.
+
+        Calls in flight return without a record (their open calls lose their functions). A thread may stand between
+        writing a record and ending the call: then it is not open any more.
+        """
+        self._meet_threads()
+        segments = self.arena.segments
+        entries = self._entries(pid)
+        owned = np.isin(segments["thread"], entries) & (segments["state"] == layout.SEGMENT_OWNED)
+        used = {}
+        written = set()
+        for index in np.flatnonzero(owned).tolist():
+            used[index, int(segments["sequence"][index])] = size = self._written(index)
+            last = self.arena.data[index, max(size - _LAST_RECORDS, 0) : size].view(np.uint64)
+            written.update(last[::2].tolist())
+        mine = self._in_flight(entries)
+        calls = self.arena.open_calls
+        rows = self._open_rows(np.array([i for i in mine.tolist() if int(calls["start"][i]) not in written], np.int64))
+        calls["function"][mine] &= np.uint64(layout.OPEN_SLOW)
+        self._frozen[pid] = _Frozen(used, rows, read_ticks() - self._tick_base)
+
+    def _entries(self, pid: int) -> list[int]:
+        return [entry for entry, thread in self._threads.items() if thread.pid == pid]
+
     def finish_process(self, pid: int, ended: int, status: int | None = None) -> None:
         """Take what a process that has ended (or is left alone from now on) has written, and its calls in flight.
 
@@ -209,12 +248,19 @@ class Drain:
         """
         self._meet_threads()
         segments, table = self.arena.segments, self.arena.threads
-        entries = [entry for entry, thread in self._threads.items() if thread.pid == pid]
+        frozen = self._frozen.pop(pid, None)
+        if frozen is not None:
+            ended = min(ended, frozen.ended)
+        entries = self._entries(pid)
         mine = np.isin(segments["thread"], entries) & (segments["state"] != layout.SEGMENT_FREE)
         for index in np.flatnonzero(mine & (segments["state"] == layout.SEGMENT_OWNED)).tolist():
             segments["used"][index] = self._written(index)
+        if frozen is not None:
+            for (index, sequence), used in frozen.used.items():
+                if mine[index] and int(segments["sequence"][index]) == sequence:
+                    segments["used"][index] = used
         self._take_in_order(np.flatnonzero(mine), final=True)
-        self._append_open_calls(pid)
+        self._append_open_calls(pid, frozen)
         self._forget_open_calls(entries)
         for entry in entries:
             name = bytes(table["name"][entry]).split(b"\0")[0].decode(errors="replace")
@@ -242,27 +288,37 @@ class Drain:
         for pid in self.pids:
             self._append_open_calls(pid)
 
-    def _append_open_calls(self, pid: int) -> None:
+    def _append_open_calls(self, pid: int, frozen: _Frozen | None = None) -> None:
         """The calls in flight of a process, from the shared half of the shadow frames."""
-        entries = {entry: thread for entry, thread in self._threads.items() if thread.pid == pid}
-        calls = self.arena.open_calls
-        in_flight = np.flatnonzero(calls["function"])
-        chunks = in_flight // layout.BLOCK_FRAMES
-        mine = np.isin(self.arena.chunks["thread"][chunks], list(entries)) & (self.arena.chunks["state"][chunks] == 1)
+        rows = frozen.open_calls if frozen is not None else self._open_rows(self._in_flight(self._entries(pid)))
+        if pid in self._processes:
+            self._spool.append("open", rows, self._processes[pid])
+
+    def _in_flight(self, entries: list[int]) -> npt.NDArray[np.intp]:
+        """Indexes of the open calls of some threads."""
+        chunks = self.arena.chunks
+        in_flight = np.flatnonzero(self.arena.open_calls["function"])
+        owners = in_flight // layout.BLOCK_FRAMES
+        mine = np.isin(chunks["thread"][owners], entries) & (chunks["state"][owners] == 1)
+        found: npt.NDArray[np.intp] = in_flight[mine]
+        return found
+
+    def _open_rows(self, indexes: npt.NDArray[np.intp]) -> list[dict[str, int]]:
+        calls, chunks = self.arena.open_calls, self.arena.chunks
         rows, now = [], read_ticks() - self._tick_base
-        for index, chunk in zip(in_flight[mine].tolist(), chunks[mine].tolist(), strict=True):
+        for index in indexes.tolist():
             start, function = int(calls["start"][index]), int(calls["function"][index]) & _FUNCTION_MASK
-            if function:
+            thread = self._threads.get(int(chunks["thread"][index // layout.BLOCK_FRAMES]))
+            if function and thread is not None:
                 rows.append(
                     {
-                        "thread": entries[int(self.arena.chunks["thread"][chunk])].number,
+                        "thread": thread.number,
                         "start": start & _START_MASK,
                         "function": function,
                         "depth": _depth(start, now),
                     }
                 )
-        if pid in self._processes:
-            self._spool.append("open", rows, self._processes[pid])
+        return rows
 
     def _forget_open_calls(self, entries: list[int]) -> None:
         """The processes have ended: their part of the table is free."""

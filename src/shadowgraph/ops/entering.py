@@ -332,24 +332,24 @@ def hook_choice(
     thread: RemoteThread, choice: Choice, capture: Capture, agent: Agent, ids: FunctionIds, process: EnteredProcess
 ) -> None:
     """Hook the chosen rows of one module, and count what cannot be."""
-    request = request_hooks(choice, capture, ids, process)
+    request = request_hooks(choice, capture, ids, process.refused)
     if request is not None:
         bias = choice.known.bias(choice.module)
         hooks = hook(thread, choice.module, bias, choice.known.plan(request.rows), request, agent)
         count_hooks(hooks, request, process)
 
 
-def request_hooks(choice: Choice, capture: Capture, ids: FunctionIds, process: EnteredProcess) -> Request | None:
+def request_hooks(choice: Choice, capture: Capture, ids: FunctionIds, refused: dict[Reason, int]) -> Request | None:
     """What to hook of one module, with numbers and flags; counts what cannot be. None if nothing is left."""
     wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
     plan = choice.known.plan(wanted)
     possible = plan.hookable[wanted]
     for refusal in choice.refused.values():
-        process.refused[refusal] = process.refused.get(refusal, 0) + 1
+        refused[refusal] = refused.get(refusal, 0) + 1
     for row in wanted[~possible].tolist():
         if not choice.flags[row] & layout.FLAG_SILENT:
             reason = Reason(int(plan.reason[row]))
-            process.refused[reason] = process.refused.get(reason, 0) + 1
+            refused[reason] = refused.get(reason, 0) + 1
     rows = np.sort(plan.with_lenders(wanted[possible]))
     if not len(rows):
         return None

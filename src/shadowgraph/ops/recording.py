@@ -17,10 +17,12 @@ from shadowgraph.agent.inject import AGENT_PATH, Settings
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
 from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.vetting import AGENT_SONAME
+from shadowgraph.ops.attaching import Judge, prepare
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.leaving import Leaving
 from shadowgraph.ops.processes import find_thread, runs, shares
 from shadowgraph.ops.selection import Selection, nearest_names
 from shadowgraph.ops.values import Capture
@@ -42,7 +44,10 @@ _AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
 
 @dataclass
 class Result:
-    """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``)."""
+    """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``).
+
+    ``stood_still`` has, for a process that was attached to, for how many seconds it was stopped each time.
+    """
 
     status: int
     runs_on: bool
@@ -50,6 +55,7 @@ class Result:
     refused: dict[Reason, int]
     notes: list[str]
     stopped: str | None
+    stood_still: tuple[float, ...] = ()
 
 
 @dataclass
@@ -61,10 +67,12 @@ class _Image:
 
     def lives(self) -> bool:
         """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
+        return shares(self.process.pid, self.drain.arena.inode) or bool(self.sharing())
+
+    def sharing(self) -> list[int]:
+        """The processes that share the arena."""
         inode = self.drain.arena.inode
-        return shares(self.process.pid, inode) or any(
-            shares(int(name), inode) for name in os.listdir("/proc") if name.isdigit()
-        )
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and shares(int(name), inode)]
 
 
 class Recording:
@@ -105,6 +113,9 @@ class Recording:
         self._pulse = threading.Event()
         self._main_pid = 0
         self._status: int | None = None
+        self._attached = False
+        self._until: float | None = None
+        self._stood_still: list[float] = []
 
     # --- from start to end ---
 
@@ -129,6 +140,35 @@ class Recording:
         except BaseException:
             self._abandon(pid)
             raise
+        return self._record(pid, started)
+
+    def run_on(
+        self, pid: int, judge: Judge, seconds: float | None = None, started: Callable[[], None] | None = None
+    ) -> Result:
+        """Attach to a process that runs already, record until it ends, ``stop`` is set or the time is over; leave it.
+
+        ``judge`` tells which of its threads may be borrowed for loading the agent (attaching.py).
+        """
+        self._main_pid, self._attached = pid, True
+        self.spool.append("clock", clock_pair(self.tick_base))
+        attachment = prepare(
+            pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
+        )
+        try:
+            self._refuse_agent(pid)
+            if not attachment.wanted and not self.selection.names_modules():
+                raise StartError(self._nothing_hooked(attachment.chosen.executable.path, attachment.refused))
+            process = attachment.carry_out(judge)
+        finally:
+            attachment.close()
+        self._stood_still += attachment.stops
+        self._add(process)
+        if seconds is not None:
+            self._until = time.monotonic() + seconds
+        return self._record(pid, started)
+
+    def _record(self, pid: int, started: Callable[[], None] | None) -> Result:
+        """Record what has been entered, to the end."""
         self.spool.append("clock", clock_pair(self.tick_base))
         self._exits = ExitWatch(self._now, self._wake)  # a thread: not before the fork
         self._exits.watch(pid)
@@ -139,13 +179,16 @@ class Recording:
         try:
             self._watch(pid)
         finally:
+            self._leave()
             self._finish()
             self._pulse.set()
             beat.join()
             self._exits.close()
         assert self._status is not None or self.stop
+        runs_on = self._status is None
+        stopped = self.spool.stopped
         return Result(
-            self._status or 0, self._status is None, self.hooked, self.refused, self.notes, self.spool.stopped
+            self._status or 0, runs_on, self.hooked, self.refused, self.notes, stopped, tuple(self._stood_still)
         )
 
     def _abandon(self, pid: int) -> None:
@@ -180,14 +223,18 @@ class Recording:
             pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
         )
         if first and process.hooked == 0 and not self.selection.names_modules():
-            raise StartError(self._nothing_hooked(process))
+            raise StartError(self._nothing_hooked(process.program, process.refused))
+        self._add(process)
+        ptrace.detach(pid)
+
+    def _add(self, process: EnteredProcess) -> None:
+        """Begin to drain what has been entered."""
         drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, self._new_process)
         self.images.append(_Image(process, drain))
         self.hooked += process.hooked
         for reason, count in process.refused.items():
             self.refused[reason] = self.refused.get(reason, 0) + count
         self._append_functions()
-        ptrace.detach(pid)
 
     def _refuse_agent(self, pid: int) -> None:
         """Refuse rules that name the agent (R27), unless the program has a library of that name itself."""
@@ -198,18 +245,15 @@ class Recording:
                 reason = SENTENCES[Reason.SHADOWGRAPH_AGENT]
                 raise UsageError(f"{rule.text}: nothing of {rule.module_text} can be hooked: {reason}")
 
-    def _nothing_hooked(self, process: EnteredProcess) -> str:
+    def _nothing_hooked(self, program: str, refused: dict[Reason, int]) -> str:
         wanted = [rule.text for rule in self.selection.rules if rule.include]
         if wanted and not self.selection.matched & set(wanted):
             names = (name for known in self.known_modules.all() for name in known.readable_names())
-            return f"{process.program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}"
+            return f"{program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}"
         which = f"that match {', '.join(wanted)}" if wanted else "chosen"
-        why = max(process.refused, key=lambda reason: process.refused[reason], default=None)
+        why = max(refused, key=lambda reason: refused[reason], default=None)
         reason = SENTENCES[why] if why is not None else "none is left"
-        return (
-            f"{process.program}: the functions {which} cannot be hooked: {reason}; "
-            f"see `shadowgraph functions {process.program}`"
-        )
+        return f"{program}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
 
     def _append_functions(self) -> None:
         if self.ids.new_modules:
@@ -263,6 +307,8 @@ class Recording:
             self._follow_execs()
             self._collect_main(pid)
             now = time.monotonic()
+            if self._until is not None and now >= self._until:
+                self.stop = True
             if now - noted > pause:
                 noted, pause = now, min(2 * pause, _NOTE_SECONDS)
                 self.spool.append("clock", clock_pair(self.tick_base))  # if we are killed, the last one counts
@@ -271,6 +317,8 @@ class Recording:
             if now - looked > _LOOK_SECONDS or self._status is not None or self._exits.ended.keys() & self._pids():
                 looked = now
                 self._collect_ended()
+                if self._attached and not self._anybody_left():
+                    self._status = 0  # how it ended is its parent's business
                 if self._status is not None and not self._anybody_left():
                     return
             if not busy:
@@ -287,7 +335,7 @@ class Recording:
             time.sleep(0.001)
 
     def _collect_main(self, pid: int) -> None:
-        if self._status is not None or pid in self._execs.values():
+        if self._status is not None or self._attached or pid in self._execs.values():
             return
         try:
             got, status = os.waitpid(pid, os.WNOHANG)
@@ -412,6 +460,20 @@ class Recording:
         self._gone[pid] = status
         if self._status is None and pid == self._main_pid:
             self._status = status
+
+    def _leave(self) -> None:
+        """Take the hooks out of what runs on."""
+        for tid in list(self._execs):
+            try:
+                self._let_go(tid)
+            except (ShadowgraphError, OSError):
+                continue  # it has ended
+        for image in self.images:
+            left = Leaving(image.sharing, image.drain.freeze)
+            left.run()
+            self._stood_still += left.stood_still
+            for note in left.notes:
+                self._note(note)
 
     def _finish(self) -> None:
         """The last of everything: what is in the rings, what is open, the clock, why it ended."""

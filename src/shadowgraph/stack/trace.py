@@ -39,14 +39,18 @@ class Unwinder:
 
     def trace(self, registers: Registers, most: int = MOST_FRAMES) -> StackTrace:
         """The stack of a stopped thread with these registers, newest frame first. Never raises for what it finds."""
-        self.codes.refresh()
-        numbered = {number: int(getattr(registers, name)) for number, name in enumerate(_DWARF_ORDER)}
-        walk = Walk(self.codes, self.zones, Snapshot(self.memory), numbered)
+        walk = self.walk(registers)
         try:
             walk.run(most)
         except Lost as lost:
             return StackTrace(tuple(walk.frames), False, str(lost))
         return StackTrace(tuple(walk.frames), True, None)
+
+    def walk(self, registers: Registers) -> Walk:
+        """A walk that begins at these registers, to be run."""
+        self.codes.refresh()
+        numbered = {number: int(getattr(registers, name)) for number, name in enumerate(_DWARF_ORDER)}
+        return Walk(self.codes, self.zones, Snapshot(self.memory), numbered)
 
 
 def trace(

@@ -35,9 +35,13 @@ __all__ = [
     "set_signal_mask",
     "step",
     "stop",
+    "stop_at",
     "wait_stop",
+    "wait_stop_now",
+    "why_not",
 ]
 
+_POKEUSER = 6
 _CONT = 7
 _SINGLESTEP = 9
 _SYSCALL = 24
@@ -60,6 +64,7 @@ OPTION_EXIT_KILL = 1 << 20  # the tracee dies with its tracer
 SYSTEM_CALL_STOP = 0x85  # SIGTRAP with that bit
 
 _NT_X86_XSTATE = 0x202
+_DEBUG_REGISTERS = 848  # offsetof(struct user, u_debugreg)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _ptrace = _libc.ptrace
@@ -117,7 +122,7 @@ def seize(tid: int, options: int = 0) -> None:
     try:
         _request(_SEIZE, tid, 0, options)
     except OSError as error:
-        raise StartError(_why_not(tid, error)) from error
+        raise StartError(why_not(tid, error)) from error
 
 
 def set_options(tid: int, options: int) -> None:
@@ -125,7 +130,7 @@ def set_options(tid: int, options: int) -> None:
     _request(_SETOPTIONS, tid, 0, options)
 
 
-def _why_not(tid: int, error: OSError) -> str:
+def why_not(tid: int, error: OSError) -> str:
     """Say why a thread cannot be traced, from what /proc tells about it."""
     if error.errno == 3:
         return f"there is no process {tid}"
@@ -246,6 +251,23 @@ def stop(tid: int) -> None:
         if event_of(status) == EVENT_STOP:
             return
         cont(tid, os.WSTOPSIG(status) if event_of(status) == 0 else 0)
+
+
+def wait_stop_now(tid: int) -> int | None:
+    """As wait_stop(), but without waiting: None if nothing has happened."""
+    got, status = os.waitpid(tid, _WALL | os.WNOHANG)
+    return status if got else None
+
+
+def stop_at(tid: int, address: int) -> None:
+    """Make a stopped thread, and no other, stop with SIGTRAP before it runs the instruction at an address; 0: no more.
+
+    This is a debug register of the processor (Intel SDM volume 3, 18.2): nobody's code changes.
+    """
+    _request(_POKEUSER, tid, _DEBUG_REGISTERS + 7 * 8, 0)
+    if address:
+        _request(_POKEUSER, tid, _DEBUG_REGISTERS, address)
+        _request(_POKEUSER, tid, _DEBUG_REGISTERS + 7 * 8, 1)
 
 
 def event_of(status: int) -> int:

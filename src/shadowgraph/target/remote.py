@@ -11,6 +11,7 @@ signal that the program ignores or blocks loses its disposition (signal(7), kern
 from __future__ import annotations
 
 import os
+import time
 from types import TracebackType
 
 from shadowgraph.errors import StartError
@@ -21,6 +22,9 @@ __all__ = ["RemoteThread", "undisturbed"]
 
 _SYSCALL_INSTRUCTION = b"\x0f\x05"
 _RED_ZONE = 128
+_STACK_SIZE = 256 << 10
+_SYS_MMAP, _SYS_MUNMAP = 9, 11
+_PRIVATE_ANONYMOUS = 0x02 | 0x20
 _ALL_SIGNALS = 0xFFFF_FFFF_FFFF_FFFF
 _NO_SYSTEM_CALL = 0xFFFF_FFFF_FFFF_FFFF
 _DIRECTION_FLAG = 0x400
@@ -45,12 +49,16 @@ _RESTART_UNLESS_HANDLED = -514 & 0xFFFF_FFFF_FFFF_FFFF  # ERESTARTNOHAND: the ke
 class RemoteThread:
     """A stopped thread that is borrowed for remote calls, as a context manager: on exit it is as it was.
 
-    The thread must have been seized with OPTION_MARK_SYSTEM_CALLS.
+    The thread must have been seized with OPTION_MARK_SYSTEM_CALLS. ``own_stack``: calls run on a stack that is mapped
+    for them, for a thread whose own may be small (of a coroutine, of signal handlers). ``seconds`` is for how long a
+    call may take; None for ever.
     """
 
-    def __init__(self, tid: int, memory: Memory) -> None:
+    def __init__(self, tid: int, memory: Memory, *, own_stack: bool = False, seconds: float | None = None) -> None:
         self.tid = tid
         self.memory = memory
+        self._seconds = seconds
+        self._own_stack = 0 if own_stack else None
         self._syscall_address = _find_system_call_instruction(memory)
 
     def __enter__(self) -> RemoteThread:
@@ -60,18 +68,28 @@ class RemoteThread:
         self._mask = ptrace.get_signal_mask(self.tid)
         ptrace.set_signal_mask(self.tid, _ALL_SIGNALS)
         self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
+        if self._own_stack is not None:
+            self._own_stack = self.system_call(_SYS_MMAP, 0, _STACK_SIZE, 3, _PRIVATE_ANONYMOUS, -1, 0)
+            self._bottom = self._own_stack + _STACK_SIZE
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
+            if self._own_stack:
+                self.system_call(_SYS_MUNMAP, self._own_stack, _STACK_SIZE)
             ptrace.set_extended_state(self.tid, self._extended)
             ptrace.set_registers(self.tid, self._registers)
             ptrace.set_signal_mask(self.tid, self._mask)
-        except ProcessLookupError:
+        except (ProcessLookupError, StartError):  # it has ended
             if kind is None:
                 raise
+
+    @property
+    def registers(self) -> ptrace.Registers:
+        """What the thread's registers were, and will be again."""
+        return self._registers
 
     def may_use_gs(self) -> bool:
         """Whether programs may set the gs base (AT_HWCAP2, FSGSBASE), and this one does not use it itself."""
@@ -135,9 +153,10 @@ class RemoteThread:
         self._to_system_call_stop()
 
     def _to_system_call_stop(self) -> None:
+        deadline = None if self._seconds is None else time.monotonic() + self._seconds
         while True:
             ptrace.cont_to_system_call(self.tid)
-            status = ptrace.wait_stop(self.tid)
+            status = self._wait(deadline)
             if not os.WIFSTOPPED(status):
                 raise ptrace.TraceeEnded(f"process {self.memory.pid} ended while it was being entered", status)
             if os.WSTOPSIG(status) == ptrace.SYSTEM_CALL_STOP:
@@ -149,6 +168,29 @@ class RemoteThread:
                     f"process {self.memory.pid}: a function called in it failed at {at:#x} "
                     f"(signal {os.WSTOPSIG(status)})"
                 )
+
+    def _wait(self, deadline: float | None) -> int:
+        if deadline is None:
+            return ptrace.wait_stop(self.tid)
+        while True:
+            status = ptrace.wait_stop_now(self.tid)
+            if status is not None:
+                return status
+            if time.monotonic() > deadline:
+                self._give_up()
+            time.sleep(0.0001)
+
+    def _give_up(self) -> None:
+        """Stop the thread wherever it is in the call."""
+        ptrace.interrupt(self.tid)
+        status = ptrace.wait_stop(self.tid)
+        while os.WIFSTOPPED(status) and ptrace.event_of(status) != ptrace.EVENT_STOP:
+            ptrace.cont(self.tid)
+            status = ptrace.wait_stop(self.tid)
+        raise StartError(
+            f"process {self.memory.pid}: a function called in it has not returned for {self._seconds:g} seconds; "
+            "a lock that it needs is held"
+        )
 
 
 def undisturbed(registers: ptrace.Registers) -> bool:

@@ -1,0 +1,448 @@
+"""Attaching to a process that runs: the agent is brought in and functions are hooked while its threads are in them.
+
+All that takes time is done while the process runs: reading its files, planning, writing thunks. Its threads stand still
+three times, each for a moment:
+
+- one thread, for loading the agent. It must hold no lock that the loader or the allocator wants, so its stack is looked
+  at first (``judge``), and where it stands in one of them it is let run until it has returned. The others run on: what
+  they hold they will release. A process in which the agent is already needs none of this.
+- one thread, for mapping the thunks.
+- all threads, for writing the jumps. Threads that stand among bytes that are overwritten go on in the thunks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.hooks import Placed, Request, lay_out, write_jumps
+from shadowgraph.agent.inject import Agent, Settings, find_agent, is_same_build, load, read_zones, start
+from shadowgraph.agent.kept import Kept, forget, moves_into, read_kept
+from shadowgraph.agent.standing import Restorers, Standing
+from shadowgraph.errors import StartError
+from shadowgraph.image import Reason
+from shadowgraph.ops.entering import (
+    Choice,
+    Chosen,
+    EnteredProcess,
+    FunctionIds,
+    choose,
+    complete,
+    count_hooks,
+    request_hooks,
+    tell_runtimes,
+)
+from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.leaving import leave
+from shadowgraph.ops.processes import shares
+from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.values import Capture
+from shadowgraph.target import ptrace
+from shadowgraph.target.limits import lifted
+from shadowgraph.target.memory import Memory, read_mappings
+from shadowgraph.target.modules import Module, read_modules
+from shadowgraph.target.remote import RemoteThread
+from shadowgraph.target.running import vet_running
+from shadowgraph.target.stopping import StoppedProcess, is_alive, stop_thread, thread_state, threads_of
+
+__all__ = ["Attachment", "Judge", "Verdict", "prepare"]
+
+_SYS_MUNMAP = 11
+_SAFE_SECONDS = 10.0
+_LOAD_SECONDS = 20.0
+_RETURN_SECONDS = 0.5
+_EMPTY_SECONDS = 2.0
+_PLACE_TRIES = 5
+_HEAD = b"\x4c\x89\x5c\x24\xd0\x4c\x8d\x1d"  # a thunk's first instructions, up to a displacement (patch/thunks.py)
+_HEAD_OFFSETS = (0, 5, 12)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a thread's stack holds neither the loader nor an allocator.
+
+    If not, ``returns_to`` is where the outermost of their functions returns to (0: unknown), ``where`` its name.
+    """
+
+    safe: bool
+    returns_to: int = 0
+    where: str = ""
+
+
+Judge = Callable[[ptrace.Registers], Verdict]
+
+
+@dataclass
+class Attachment:
+    """A process that is about to be attached to: what will be hooked is known, and nothing has been touched."""
+
+    pid: int
+    memory: Memory
+    chosen: Chosen
+    requests: list[tuple[Choice, Request]]
+    refused: dict[Reason, int]
+    selection: Selection
+    settings: Settings
+    known_modules: KnownModules
+    stops: list[float] = field(default_factory=list)
+
+    @property
+    def wanted(self) -> int:
+        """How many functions will be hooked for tracing."""
+        return sum(int(((request.flags & layout.FLAG_SILENT) == 0).sum()) for _, request in self.requests)
+
+    def carry_out(self, judge: Judge) -> EnteredProcess:
+        """Attach. If that fails, the process runs on as if nothing had been."""
+        settings = complete(self.settings, self.chosen, self.known_modules, self.selection)
+        module = find_agent(self.pid)
+        agent: Agent | None = None
+        with lifted(self.pid):
+            if module is None or not read_zones(self.memory, module)["arena"]:
+                module, agent = self._bring_in(module, settings, judge)
+            placed = self._place(agent.zones if agent else read_zones(self.memory, module))
+            for place in placed:
+                place.fill(self.memory)
+            return self._hook(module, agent, settings, placed)
+
+    def close(self) -> None:
+        """Give the process's memory back."""
+        self.memory.close()
+
+    # --- the agent ---
+
+    def _bring_in(self, module: Module | None, settings: Settings, judge: Judge) -> tuple[Module, Agent]:
+        with self._at_safe_place(judge) as thread:
+            loaded = module or load(thread)
+            return loaded, start(thread, loaded, settings, *self.chosen.caller)
+
+    @contextmanager
+    def _at_safe_place(self, judge: Judge) -> Iterator[RemoteThread]:
+        """Borrow a thread that holds no lock of the loader or an allocator."""
+        if _is_stopped(self.pid):
+            self._refuse_stopped_inside(judge)
+        deadline, where = time.monotonic() + _SAFE_SECONDS, ""
+        while True:
+            for tid in sorted(threads_of(self.pid), key=lambda tid: thread_state(self.pid, tid) != "S"):
+                began = time.monotonic()
+                registers = stop_thread(tid, pid=self.pid)
+                if registers is None:
+                    continue
+                try:
+                    verdict = _run_to_safe_place(tid, registers, judge)
+                    if verdict.safe:
+                        with RemoteThread(tid, self.memory, own_stack=True, seconds=_LOAD_SECONDS) as thread:
+                            yield thread
+                        return
+                    where = verdict.where
+                finally:
+                    ptrace.detach(tid)
+                    self.stops.append(time.monotonic() - began)
+            if time.monotonic() > deadline or not threads_of(self.pid):
+                raise StartError(
+                    f"process {self.pid}: for {_SAFE_SECONDS:g} seconds all its threads were in its loader or its "
+                    f"allocator ({where or 'it has ended'}), where nothing can be loaded; nothing was changed"
+                )
+
+    def _refuse_stopped_inside(self, judge: Judge) -> None:
+        """Of a process that a signal has stopped, no thread may be where it holds a lock: it would not release it."""
+        with StoppedProcess(self.pid) as stop:
+            verdicts = [judge(registers) for registers in stop.registers.values()]
+        inside = next((verdict for verdict in verdicts if not verdict.safe), None)
+        if inside is not None:
+            raise StartError(
+                f"process {self.pid} is stopped while a thread of it is in its loader or its allocator "
+                f"({inside.where}); let it run (kill -CONT {self.pid}) and try again"
+            )
+
+    # --- the thunks ---
+
+    def _place(self, zones: dict[str, int]) -> list[Placed]:
+        """Lay all thunks out in free memory, and map them. What runs may have taken a place in the meantime."""
+        for _ in range(_PLACE_TRIES):
+            placed = self._lay_out(zones)
+            with borrowed(self.pid, self.memory, self.stops, own_stack=False) as thread:
+                if self._map(thread, placed):
+                    return placed
+        raise StartError(f"process {self.pid} takes memory faster than room for thunks can be found in it")
+
+    def _lay_out(self, zones: dict[str, int]) -> list[Placed]:
+        mappings = read_mappings(self.pid)
+        placed = []
+        for choice, request in self.requests:
+            bias = choice.known.bias(choice.module)
+            place = lay_out(self.pid, mappings, choice.module, bias, choice.known.plan(request.rows), request, zones)
+            mappings = sorted([*mappings, *place.mappings], key=lambda mapping: mapping.start)
+            placed.append(place)
+        return placed
+
+    def _map(self, thread: RemoteThread, placed: list[Placed]) -> bool:
+        """Map thunks and tables; False, with nothing mapped, if a place is not free any more."""
+        for index, place in enumerate(placed):
+            try:
+                place.map(thread)
+            except FileExistsError:
+                for mapped in placed[:index]:
+                    mapped.unmap(thread)
+                return False
+        for place in placed:
+            place.map_way_back(thread)
+        return True
+
+    # --- the jumps ---
+
+    def _hook(self, module: Module, agent: Agent | None, settings: Settings, placed: list[Placed]) -> EnteredProcess:
+        """The moment in which all threads stand still."""
+        zones = agent.zones if agent else read_zones(self.memory, module)
+        restorers = Restorers.of(self.memory, zones)
+        deadline = time.monotonic() + _EMPTY_SECONDS
+        while True:
+            with StoppedProcess(self.pid) as stop:
+                standing = Standing(stop, self.memory, restorers)
+                busy = [] if agent else self._in_agent(standing, module)
+                if not busy:
+                    process = self._write(stop, standing, module, agent, settings, placed)
+            self.stops.append(stop.stood_still)
+            if not busy:
+                return process
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"process {self.pid}: a call that an earlier recording has traced has stood at {busy[0]:#x} in the "
+                    f"middle of its entry or return for {_EMPTY_SECONDS:g} seconds (below a signal handler, or stopped)"
+                )
+            time.sleep(0.001)
+
+    def _in_agent(self, standing: Standing, module: Module) -> list[int]:
+        """Places in the agent, and in thunks on the way there: who is there is about to use what will be renewed."""
+        text = [
+            (mapping.start, mapping.end)
+            for mapping in read_mappings(self.pid)
+            if module.low <= mapping.start < module.high and "x" in mapping.permissions
+        ]
+        blocks = [(kept.base, kept.base + kept.size) for kept in read_kept(self.memory, self._kept_at(module))]
+        return [
+            pc
+            for pc in standing.places()
+            if any(low <= pc < high for low, high in text)
+            or (any(low <= pc < high for low, high in blocks) and self._is_in_head(pc))
+        ]
+
+    def _kept_at(self, module: Module) -> int:
+        return read_zones(self.memory, module)["kept"]
+
+    def _is_in_head(self, pc: int) -> bool:
+        return any(self.memory.read(pc - offset, len(_HEAD)) == _HEAD for offset in _HEAD_OFFSETS)
+
+    def _write(
+        self,
+        stop: StoppedProcess,
+        standing: Standing,
+        module: Module,
+        agent: Agent | None,
+        settings: Settings,
+        placed: list[Placed],
+    ) -> EnteredProcess:
+        if agent is None:
+            agent = self._renew(stop, standing, module, settings, placed)
+        tell_runtimes(self.memory, self.chosen.modules, self.known_modules, agent)
+        process = EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
+        loaded = {(one.path, one.base) for one in read_modules(self.pid)}
+        moves = []
+        for place, (choice, request) in zip(placed, self.requests, strict=True):
+            if (choice.module.path, choice.module.base) not in loaded:
+                continue  # unloaded while we were planning
+            written = write_jumps(self.memory, place.hooks)
+            moves.append(moves_into(place.hooks.thunks, written))
+            count_hooks(place.hooks, request, process)
+        standing.move(moves)
+        return process
+
+    def _renew(
+        self, stop: StoppedProcess, standing: Standing, module: Module, settings: Settings, placed: list[Placed]
+    ) -> Agent:
+        """Begin another recording: a new arena, no thread that knows of the former one, and its thunks given back."""
+        table = self._kept_at(module)
+        new = {place.hooks.thunk_base for place in placed}
+        places = list(standing.places())
+        tid = next(iter(stop.registers))
+        with RemoteThread(tid, self.memory, own_stack=True, seconds=_LOAD_SECONDS) as thread:
+            agent = start(thread, module, settings, *self.chosen.caller, entry="sg_renew")
+            for kept in read_kept(self.memory, table):
+                if kept.base not in new and not _is_needed(kept, places):
+                    forget(self.memory, table, kept)
+                    for base, size in kept.mappings:
+                        thread.system_call(_SYS_MUNMAP, base, size)
+        _clear_thread_words(stop, self.memory, agent.zones["thread_word"])
+        return agent
+
+
+def _is_needed(kept: Kept, places: list[int]) -> bool:
+    """Whether a thread is in a block of thunks that is out of use, or may return to it."""
+    return bool(kept.flags & layout.KEPT_RETURNED_INTO) or any(kept.base <= pc < kept.base + kept.size for pc in places)
+
+
+def _clear_thread_words(stop: StoppedProcess, memory: Memory, place: int) -> None:
+    """Make every thread begin anew: its word leads to a state that is gone (1 stays: not to be traced)."""
+    for tid, registers in list(stop.registers.items()):
+        if place == 0:
+            changed = registers.copy()
+            changed.gs_base = changed.gs_base if changed.gs_base == 1 else 0
+            stop.change(tid, changed)
+            continue
+        address = registers.fs_base + place & 0xFFFF_FFFF_FFFF_FFFF
+        try:
+            if registers.fs_base and memory.read_word(address) > 1:
+                memory.write(address, bytes(8))
+        except OSError:
+            continue  # a thread without a thread control block
+
+
+def prepare(
+    pid: int,
+    selection: Selection,
+    capture: Capture,
+    settings: Settings,
+    known_modules: KnownModules,
+    ids: FunctionIds,
+    *,
+    follow: bool,
+) -> Attachment:
+    """Look at a process and plan what is to be hooked in it. StartError if it cannot be attached to."""
+    vet_running(pid)
+    memory = _memory(pid)
+    stops: list[float] = []
+    try:
+        module = find_agent(pid)
+        if module is not None:
+            _refuse_in_use(pid, memory, module)
+            _clear_leftovers(pid, memory, module, stops)
+        known: dict[int, int] = {}
+
+        def call(address: int) -> int:
+            if address not in known:
+                with borrowed(pid, memory, stops) as thread:
+                    known[address] = thread.call(address)
+            return known[address]
+
+        chosen = choose(memory, call, selection, known_modules, follow=follow)
+        refused: dict[Reason, int] = {}
+        requests = [
+            (choice, request)
+            for choice in chosen.choices.values()
+            if (request := request_hooks(choice, capture, ids, refused)) is not None
+        ]
+        return Attachment(pid, memory, chosen, requests, refused, selection, settings, known_modules, stops)
+    except BaseException:
+        memory.close()
+        raise
+
+
+def _memory(pid: int) -> Memory:
+    """Its memory; opening it asks for the same rights as ptrace does."""
+    try:
+        return Memory(pid)
+    except PermissionError as error:
+        raise StartError(ptrace.why_not(pid, error)) from None
+    except FileNotFoundError:
+        raise StartError(f"process {pid} has just ended") from None
+
+
+def _refuse_in_use(pid: int, memory: Memory, module: Module) -> None:
+    if not is_same_build(memory, module):
+        raise StartError(
+            f"process {pid}: the agent of another version of Shadowgraph is in it ({module.path}); restart the process"
+        )
+    header = _header(memory, module)
+    if header is None:
+        return
+    controller, inode = header
+    if controller == os.getpid() or (controller and shares(controller, inode)):
+        raise StartError(f"process {pid} is being recorded by process {controller} already; end that first")
+
+
+def _header(memory: Memory, module: Module) -> tuple[int, int] | None:
+    """Who uses the agent of a process, and the inode of its arena."""
+    address = read_zones(memory, module)["arena"]
+    fields = layout.arena_dtype.fields
+    assert fields is not None
+    if not address:
+        return None
+    controller = int.from_bytes(memory.read(address + fields["controller_pid"][1], 4), "little")
+    inode = next((m.inode for m in read_mappings(memory.pid) if m.start <= address < m.end), 0)
+    return controller, inode
+
+
+def _clear_leftovers(pid: int, memory: Memory, module: Module, stops: list[float]) -> None:
+    """What a controller that was killed has left: threads that wait for it, and its hooks."""
+    zones = read_zones(memory, module)
+    fields = layout.arena_dtype.fields
+    assert fields is not None
+    if not zones["arena"]:
+        return
+    for name in ("recording", "controller_pid"):
+        memory.write(zones["arena"] + fields[name][1], bytes(4))
+    if any(kept.is_in_use for kept in read_kept(memory, zones["kept"])):
+        stops.append(leave(pid)[0])
+
+
+@contextmanager
+def borrowed(pid: int, memory: Memory, stops: list[float], *, own_stack: bool = True) -> Iterator[RemoteThread]:
+    """Borrow a thread for system calls and functions that need no lock, wherever it stands."""
+    for tid in threads_of(pid):
+        began = time.monotonic()
+        if stop_thread(tid, pid=pid) is None:
+            continue
+        try:
+            with RemoteThread(tid, memory, own_stack=own_stack, seconds=_LOAD_SECONDS) as thread:
+                yield thread
+            return
+        finally:
+            ptrace.detach(tid)
+            stops.append(time.monotonic() - began)
+    raise StartError(f"process {pid} has just ended")
+
+
+def _is_stopped(pid: int) -> bool:
+    return any(thread_state(pid, tid) == "T" for tid in threads_of(pid))
+
+
+def _run_to_safe_place(tid: int, registers: ptrace.Registers, judge: Judge) -> Verdict:
+    """Let a stopped thread run until it has left the loader and the allocator, for a while; then it is stopped."""
+    deadline = time.monotonic() + _RETURN_SECONDS
+    verdict = judge(registers)
+    while not verdict.safe and verdict.returns_to and time.monotonic() < deadline:
+        ptrace.stop_at(tid, verdict.returns_to)
+        try:
+            ptrace.cont(tid)
+            arrived = _wait_for_arrival(tid, deadline)
+        finally:
+            if is_alive(tid, tid):
+                ptrace.stop_at(tid, 0)
+        if not arrived:
+            break
+        verdict = judge(ptrace.get_registers(tid))
+    return verdict
+
+
+def _wait_for_arrival(tid: int, deadline: float) -> bool:
+    """Until a thread stops at its mark; signals are delivered on the way. False if the time is over: it is stopped."""
+    asked = False
+    while True:
+        status = ptrace.wait_stop_now(tid)
+        if status is None:
+            if time.monotonic() > deadline and not asked:
+                ptrace.interrupt(tid)
+                asked = True
+            time.sleep(0.0001)
+        elif not os.WIFSTOPPED(status):
+            raise StartError(f"thread {tid} ended while it was being entered")
+        elif ptrace.event_of(status) == ptrace.EVENT_STOP:
+            return False
+        elif os.WSTOPSIG(status) == signal.SIGTRAP:
+            return True
+        else:
+            ptrace.cont(tid, os.WSTOPSIG(status))

@@ -1,0 +1,85 @@
+"""Leaving a process that runs: its code as it was, with calls in flight.
+
+What stays in it is the agent, and the thunks and sites through which calls in flight return, until the next recording
+of the same process clears them away. Nobody jumps there any more, and nothing is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shadowgraph.agent.inject import find_agent, read_zones
+from shadowgraph.agent.kept import read_kept, take_out
+from shadowgraph.agent.standing import Restorers, Standing
+from shadowgraph.errors import ShadowgraphError
+from shadowgraph.ops.processes import runs
+from shadowgraph.target.memory import Memory
+from shadowgraph.target.stopping import StoppedProcess
+
+__all__ = ["Leaving", "leave"]
+
+
+_MOST_PASSES = 100
+
+
+class Leaving:
+    """Leaving all processes of a recording: those that it began with, and those that have forked from them.
+
+    ``sharing`` names them; ``freeze`` is called for each while it stands still without its hooks. Afterwards
+    ``stood_still`` and ``notes`` say how it went.
+    """
+
+    def __init__(self, sharing: Callable[[], list[int]], freeze: Callable[[int], None]) -> None:
+        self.stood_still: list[float] = []
+        self.notes: list[str] = []
+        self._sharing = sharing
+        self._freeze = freeze
+
+    def run(self) -> None:
+        """Leave them, until there is none that has forked in the meantime from one with hooks."""
+        left: set[int] = set()
+        for _ in range(_MOST_PASSES):
+            new = [pid for pid in self._sharing() if pid not in left]
+            if not new:
+                return
+            for pid in new:
+                left.add(pid)
+                self._leave(pid)
+
+    def _leave(self, pid: int) -> None:
+        try:
+            seconds, foreign = leave(pid, lambda: self._freeze(pid))
+        except (ShadowgraphError, OSError) as error:
+            if runs(pid):
+                self.notes.append(f"process {pid} keeps its hooks, without being recorded: {error}")
+            return
+        self.stood_still.append(seconds)
+        if foreign:
+            self.notes.append(f"process {pid}: {foreign} hooked places have been changed by somebody else, and stay so")
+
+
+def leave(pid: int, while_stopped: Callable[[], None] | None = None) -> tuple[float, int]:
+    """Take all hooks out of a process, whoever has put them in.
+
+    ``while_stopped`` is called when that is done, before its threads run on. Returns for how long they stood still, in
+    seconds, and how many bytes were left alone because somebody else has changed them since.
+    """
+    memory = Memory(pid)
+    try:
+        module = find_agent(pid)
+        if module is None:
+            return 0.0, 0
+        zones = read_zones(memory, module)
+        if not zones["kept"]:
+            return 0.0, 0
+        restorers = Restorers.of(memory, zones)
+        with StoppedProcess(pid) as stop:
+            blocks = [kept for kept in read_kept(memory, zones["kept"]) if kept.is_in_use]
+            standing = Standing(stop, memory, restorers)
+            standing.move([kept.moves for kept in blocks])
+            foreign = take_out(memory, zones["kept"], blocks)
+            if while_stopped is not None:
+                while_stopped()
+        return stop.stood_still, foreign
+    finally:
+        memory.close()

@@ -1,0 +1,125 @@
+"""Attaching to running programs and leaving them, from within a test, and what must be as before afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.inject import Settings
+from shadowgraph.ops.attaching import prepare
+from shadowgraph.ops.entering import EnteredProcess, FunctionIds
+from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.leaving import leave
+from shadowgraph.ops.processes import runs
+from shadowgraph.ops.selection import LibraryCalls, Selection
+from shadowgraph.ops.values import Capture
+from shadowgraph.stack.safe_place import SafePlace
+from shadowgraph.target.memory import Memory, read_mappings
+
+__all__ = ["KNOWN_MODULES", "Running", "Seen", "attach", "attached", "recorded_calls"]
+
+KNOWN_MODULES = KnownModules()
+_SMALL = Settings(policy=layout.POLICY_DROP, segment_size=4096, segments=256)
+
+
+class Running:
+    """A program that has said `ready` (or ``ready``) and goes on. As a context manager, it does not outlive it."""
+
+    def __init__(self, command: Sequence[str], ready: str | None = "ready") -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.pid = self.process.pid
+        if ready is not None:
+            assert self.process.stdout is not None
+            assert self.process.stdout.readline() == f"{ready}\n"
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for file in (self.process.stdin, self.process.stdout):
+            if file is not None:
+                file.close()
+
+    def say(self, line: str) -> str:
+        """Send it a line and return the one that it answers."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().rstrip("\n")
+
+    def end(self, line: str = "end", status: int = 0) -> list[str]:
+        """Let it end with a last line; what it printed since."""
+        output, _ = self.process.communicate(line + "\n", timeout=120)
+        assert self.process.returncode == status, output
+        return output.splitlines()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a process shows of itself that attaching to it must not change."""
+
+    code: dict[tuple[str, int], bytes]
+    files: dict[str, str]
+    tracer: str
+    size: int
+    resident: int
+
+    @classmethod
+    def of(cls, pid: int, program: str) -> Seen:
+        """The state of a process: the code of its program and of the C library, its files, its size in KiB."""
+        memory = Memory(pid)
+        code = {
+            (m.path, m.start): memory.read(m.start, m.end - m.start)
+            for m in read_mappings(pid)
+            if "x" in m.permissions and (m.path == program or "/libc" in m.path or "/ld-" in m.path)
+        }
+        memory.close()
+        files = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+        lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        size, resident = (int(lines[name].split()[0]) for name in ("VmSize", "VmRSS"))
+        return cls(code, files, lines["TracerPid"].strip(), size, resident)
+
+
+def attach(
+    pid: int, selection: Selection | None = None, settings: Settings = _SMALL
+) -> tuple[EnteredProcess, list[float]]:
+    """Attach to a process; also for how long it stood still each time."""
+    chosen = selection or Selection(libcalls=LibraryCalls.NONE)
+    attachment = prepare(pid, chosen, Capture(), settings, KNOWN_MODULES, FunctionIds(), follow=True)
+    judge = SafePlace(pid, KNOWN_MODULES)
+    try:
+        return attachment.carry_out(judge), attachment.stops
+    finally:
+        judge.close()
+        attachment.close()
+
+
+@contextmanager
+def attached(pid: int, selection: Selection | None = None, settings: Settings = _SMALL) -> Iterator[EnteredProcess]:
+    """Attach to a process, and leave it again."""
+    process, _ = attach(pid, selection, settings)
+    try:
+        yield process
+    finally:
+        header = process.agent.arena.header
+        if runs(pid):
+            leave(pid)
+        header["recording"] = 0
+        header["controller_pid"] = 0
+        process.agent.arena.answer()
+
+
+def recorded_calls(process: EnteredProcess) -> int:
+    """How many records a process has written, or dropped since its rings were full."""
+    arena = process.agent.arena
+    words = arena.data.reshape(-1).view("u8").reshape(-1, 2)
+    written = int(((words[:, 1] & 0xFFFFFF) != 0).sum())
+    return written + int(arena.threads["dropped"].sum()) + int(arena.header["dropped"])
