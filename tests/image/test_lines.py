@@ -94,4 +94,4 @@ def test_libc_is_read_where_its_debug_file_is_installed():
     functions = read_functions(image)
     (row,) = functions.find_name("qsort")
     (line,) = lines.find(functions.start[[row]])
-    assert line is not None and line.file.endswith("msort.c")
+    assert line is not None and line.file.endswith(("msort.c", "qsort.c"))

@@ -11,10 +11,10 @@ PROGRAMS = [
     "/usr/bin/node",
     "/usr/bin/bash",
     "/usr/bin/perl",
-    "/usr/bin/python3.11",
+    "/usr/bin/python3",
     "/usr/bin/git",
     "/usr/bin/sqlite3",
-    "/usr/lib/gcc/x86_64-linux-gnu/12/cc1",
+    "/usr/lib*/gcc/x86_64-linux-gnu/*/cc1",
     "/lib/x86_64-linux-gnu/libc.so.6",
     "/lib64/ld-linux-x86-64.so.2",
     "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
@@ -39,8 +39,9 @@ def from_file(functions: FunctionTable) -> list[int]:
 
 @pytest.mark.parametrize("path", PROGRAMS)
 def test_functions_are_those_of_readelf(path):
-    functions = read_functions(open_image(installed(path)), debug_roots=())
-    expected, parts = symbols(path), {part.start for part in functions.parts}
+    program = installed(path)
+    functions = read_functions(open_image(program), debug_roots=())
+    expected, parts = symbols(program), {part.start for part in functions.parts}
     found = {int(functions.start[row]) for row in from_file(functions)}
     assert set(expected) - found - parts == set()
     untyped = found - set(expected)
@@ -63,7 +64,7 @@ def test_ranges_lie_in_text_and_do_not_run_into_the_next_function(path):
 
 
 def test_parts_of_python_are_many_and_no_functions():
-    functions = read_functions(open_image(installed("/usr/bin/python3.11")), debug_roots=())
+    functions = read_functions(open_image(installed("/usr/bin/python3")), debug_roots=())
     left_out = functions.left_out()
     assert left_out[Reason.COLD_PART] > 1000
     starts = set(functions.start.tolist())

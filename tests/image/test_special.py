@@ -171,7 +171,7 @@ def test_instrumented_programs_are_not_refused_for_their_instrumentation(flags):
 
 
 def test_common_programs_lose_no_function_to_a_false_alarm():
-    for path in ("/usr/bin/bash", "/usr/bin/perl", "/usr/bin/git", "/usr/bin/python3.11"):
+    for path in ("/usr/bin/bash", "/usr/bin/perl", "/usr/bin/git", "/usr/bin/python3"):
         functions = read_functions(open_image(installed(path)), debug_roots=())
         refused = [functions.name(row) for row in range(len(functions)) if functions.refused[row]]
         assert len(refused) == 1, f"{path}: only _start has no caller, but {refused}"
