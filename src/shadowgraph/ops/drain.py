@@ -187,15 +187,22 @@ class Drain:
         return began is None or began != start_time(pid)
 
     def _retire_threads(self) -> None:
-        """Free the entries of dead threads whose segments have all been taken."""
+        """Free the entries of dead threads whose segments have all been taken, and whose coroutines have all returned."""
         table, segments = self.arena.threads, self.arena.segments
         dead = np.flatnonzero(table["state"] == layout.THREAD_DEAD)
         if not len(dead):
             return
         busy = set(segments["thread"][segments["state"] != layout.SEGMENT_FREE].tolist())
+        busy |= set(self.arena.chunks["thread"][self._chunks_in_flight()].tolist())
         for entry in dead.tolist():
             if entry not in busy and entry in self._threads:
                 self._finish_thread(entry)
+
+    def _chunks_in_flight(self) -> npt.NDArray[np.bool_]:
+        """Which pieces of the table of open calls hold any."""
+        calls = self.arena.open_calls["function"].reshape(-1, layout.BLOCK_FRAMES)
+        taken: npt.NDArray[np.bool_] = (self.arena.chunks["state"] == 1) & calls.any(axis=1)
+        return taken
 
     def _finish_thread(self, entry: int) -> None:
         row, thread = self.arena.threads[entry], self._threads.pop(entry)
