@@ -187,7 +187,7 @@ class Drain:
         return began is None or began != start_time(pid)
 
     def _retire_threads(self) -> None:
-        """Free the entries of dead threads whose segments have all been taken, and whose coroutines have all returned."""
+        """Free the entries of dead threads whose segments have been taken, and whose coroutines have returned."""
         table, segments = self.arena.threads, self.arena.segments
         dead = np.flatnonzero(table["state"] == layout.THREAD_DEAD)
         if not len(dead):
