@@ -40,7 +40,7 @@ def test_rounds_under_load_leave_right_results_and_nothing_that_grows(more: list
 
 def test_two_hundred_threads_stand_still_together_and_go_on() -> None:
     path = built("attach_busy")
-    with Running([path, "200"]) as running:
+    with Running([path, "200", "nap"]) as running:
         before = Seen.of(running.pid, path)
         for _ in range(2):
             with attached(running.pid) as process:

@@ -1,7 +1,7 @@
 /*
  * Threads that work without end in functions that call each other, and check every result: to be attached to and left
  * again and again. A line at stdin ends it. `threads` is the first argument; with a second one, `malloc`, the threads
- * allocate and free all the time as well.
+ * allocate and free all the time as well; with `nap` they sleep for a millisecond in each round.
  */
 #include "check.h"
 
@@ -13,7 +13,7 @@
 
 static atomic_int stop;
 static atomic_long rounds, wrong;
-static int allocate;
+static int allocate, nap;
 
 TRACED int leaf(int x)
 {
@@ -68,6 +68,8 @@ static void *work(void *unused)
                 wrong++;
             free(memory);
         }
+        if (nap)
+            usleep(1000);
         rounds++;
     }
     return NULL;
@@ -78,6 +80,7 @@ int main(int argc, char **argv)
     int count = argc > 1 ? atoi(argv[1]) : 4;
     pthread_t threads[256];
     char line[16];
+    nap = argc > 2 && !strcmp(argv[2], "nap");
     allocate = argc > 2 && !strcmp(argv[2], "malloc");
     for (int i = 0; i < count; i++)
         pthread_create(&threads[i], NULL, work, NULL);

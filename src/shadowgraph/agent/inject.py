@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -102,17 +103,16 @@ def start(
 ) -> Agent:
     """Bring a loaded agent to life: sg_start the first time, sg_renew in a process where it has been used before."""
     memory = thread.memory
-    image = open_image(str(_file_of(module)))
     block = np.zeros(1, layout.settings_dtype)
     for name in Settings.__dataclass_fields__:
         block[name] = getattr(settings, name)
     block["controller_pid"] = os.getpid()
     block["caller_low"], block["caller_size"] = caller_low, caller_size
     block["main_stack_end"] = next((m.end for m in read_mappings(memory.pid) if m.path == "[stack]"), 0)
-    where = module.base + _symbol(image, "sg_settings")
+    where = module.base + _symbol(module, "sg_settings")
     former = memory.read(where, layout.settings_dtype.itemsize)
     memory.write(where, block.tobytes())
-    file = thread.call(module.base + _symbol(image, entry))
+    file = thread.call(module.base + _symbol(module, entry))
     if file >= 1 << 63:
         memory.write(where, former)
         code = (1 << 64) - file
@@ -137,7 +137,7 @@ def find_agent(pid: int) -> Module | None:
 
 def read_zones(memory: Memory, module: Module) -> dict[str, int]:
     """What a loaded agent tells of itself: the results in its settings. All are 0 before it has been started."""
-    where = module.base + _symbol(open_image(str(_file_of(module))), "sg_settings")
+    where = module.base + _symbol(module, "sg_settings")
     result = np.frombuffer(memory.read(where, layout.settings_dtype.itemsize), layout.settings_dtype)[0]
     names = layout.settings_dtype.names or ()
     return {name: int(result[name]) for name in names[names.index("arena") :]}
@@ -159,8 +159,13 @@ def is_agent(module: Module) -> bool:
     return module.path in (str(AGENT_PATH), str(_AGENT_BY_GS)) or module.path.startswith(_LENT)
 
 
-def _symbol(image: Image, name: str) -> int:
-    address = lookup_dynamic(image, name)
+def _symbol(module: Module, name: str) -> int:
+    return _symbol_of(_file_of(module), name)
+
+
+@cache
+def _symbol_of(file: Path, name: str) -> int:
+    address = lookup_dynamic(open_image(str(file)), name)
     assert address is not None, name
     return address
 

@@ -203,7 +203,7 @@ class Attachment:
         while True:
             with StoppedProcess(self.pid) as stop:
                 standing = Standing(stop, self.memory, restorers)
-                busy = [] if agent else self._in_agent(standing, module)
+                busy = [] if agent else self._in_agent(standing, module, zones["kept"])
                 if not busy:
                     process = self._write(stop, standing, module, agent, settings, placed)
             self.stops.append(stop.stood_still)
@@ -216,23 +216,20 @@ class Attachment:
                 )
             time.sleep(0.001)
 
-    def _in_agent(self, standing: Standing, module: Module) -> list[int]:
+    def _in_agent(self, standing: Standing, module: Module, table: int) -> list[int]:
         """Places in the agent, and in thunks on the way there: who is there is about to use what will be renewed."""
         text = [
             (mapping.start, mapping.end)
             for mapping in read_mappings(self.pid)
             if module.low <= mapping.start < module.high and "x" in mapping.permissions
         ]
-        blocks = [(kept.base, kept.base + kept.size) for kept in read_kept(self.memory, self._kept_at(module))]
+        blocks = [(kept.base, kept.base + kept.size) for kept in read_kept(self.memory, table)]
         return [
             pc
             for pc in standing.places()
             if any(low <= pc < high for low, high in text)
             or (any(low <= pc < high for low, high in blocks) and self._is_in_head(pc))
         ]
-
-    def _kept_at(self, module: Module) -> int:
-        return read_zones(self.memory, module)["kept"]
 
     def _is_in_head(self, pc: int) -> bool:
         return any(self.memory.read(pc - offset, len(_HEAD)) == _HEAD for offset in _HEAD_OFFSETS)
@@ -265,7 +262,7 @@ class Attachment:
         self, stop: StoppedProcess, standing: Standing, module: Module, settings: Settings, placed: list[Placed]
     ) -> Agent:
         """Begin another recording: a new arena, no thread that knows of the former one, and its thunks given back."""
-        table = self._kept_at(module)
+        table = read_zones(self.memory, module)["kept"]
         new = {place.hooks.thunk_base for place in placed}
         places = list(standing.places())
         tid = next(iter(stop.registers))

@@ -6,17 +6,22 @@ signal mask, since a handler must not run on a borrowed stack.
 
 Ends are noticed by system call stops, never by a fault or a breakpoint: the kernel forces those signals, and a forced
 signal that the program ignores or blocks loses its disposition (signal(7), kernel/signal.c: force_sig_info_to_task).
+Where SIGTRAP is not ignored, and need not be blocked for a while, a debug register may do the same with one stop only:
+among hundreds of busy threads each stop costs the time that they take in turn.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from types import TracebackType
+from typing import NoReturn
 
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
-from shadowgraph.target.memory import AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
+from shadowgraph.target.memory import AT_ENTRY, AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
+from shadowgraph.target.status import ignores, is_there
 
 __all__ = ["RemoteThread", "undisturbed"]
 
@@ -25,6 +30,7 @@ _RED_ZONE = 128
 _STACK_SIZE = 256 << 10
 _SYS_MMAP, _SYS_MUNMAP = 9, 11
 _PRIVATE_ANONYMOUS = 0x02 | 0x20
+_TRAP_BIT = 1 << (signal.SIGTRAP - 1)
 _ALL_SIGNALS = 0xFFFF_FFFF_FFFF_FFFF
 _NO_SYSTEM_CALL = 0xFFFF_FFFF_FFFF_FFFF
 _DIRECTION_FLAG = 0x400
@@ -59,6 +65,9 @@ class RemoteThread:
         self.memory = memory
         self._seconds = seconds
         self._own_stack = 0 if own_stack else None
+        # Where a call returns to, to be stopped there: the program's entry point, which is not run any more.
+        marked = own_stack and not ignores(memory.pid, signal.SIGTRAP)
+        self._mark = read_auxiliary_vector(memory.pid).get(AT_ENTRY, 0) if marked else 0
         self._syscall_address = _find_system_call_instruction(memory)
 
     def __enter__(self) -> RemoteThread:
@@ -66,7 +75,7 @@ class RemoteThread:
         undisturbed(self._registers)
         self._extended = ptrace.get_extended_state(self.tid)
         self._mask = ptrace.get_signal_mask(self.tid)
-        ptrace.set_signal_mask(self.tid, _ALL_SIGNALS)
+        ptrace.set_signal_mask(self.tid, _ALL_SIGNALS & ~_TRAP_BIT if self._mark else _ALL_SIGNALS)
         self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
         if self._own_stack is not None:
             self._own_stack = self.system_call(_SYS_MMAP, 0, _STACK_SIZE, 3, _PRIVATE_ANONYMOUS, -1, 0)
@@ -111,8 +120,10 @@ class RemoteThread:
         registers.rsp = self._bottom - 8
         registers.rip = function
         registers.eflags &= ~_DIRECTION_FLAG  # clear at a call (System V ABI, section 3.2.1)
-        self.memory.write(registers.rsp, self._syscall_address.to_bytes(8, "little"))
+        self.memory.write(registers.rsp, (self._mark or self._syscall_address).to_bytes(8, "little"))
         ptrace.set_registers(self.tid, registers)
+        if self._mark:
+            return self._run_to_mark()
         entering = True
         while True:
             self._to_system_call_stop()
@@ -139,6 +150,34 @@ class RemoteThread:
             raise OSError(code, os.strerror(code))
         return result
 
+    def _run_to_mark(self) -> int:
+        deadline = None if self._seconds is None else time.monotonic() + self._seconds
+        ptrace.stop_at(self.tid, self._mark)
+        number = 0
+        try:
+            while True:
+                ptrace.cont(self.tid, number)
+                number = self._look_at(self._wait(deadline))
+                registers = ptrace.get_registers(self.tid)
+                if number == signal.SIGTRAP and registers.rip == self._mark:
+                    return registers.rax
+                if number not in (0, signal.SIGSTOP):
+                    self._fail(number)
+        finally:
+            if is_there(self.tid):
+                ptrace.stop_at(self.tid, 0)
+
+    def _look_at(self, status: int) -> int:
+        """The signal that has stopped the thread; 0 for another stop."""
+        if not os.WIFSTOPPED(status):
+            raise StartError(f"process {self.memory.pid} ended while it was being entered")
+        return os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0
+
+    def _fail(self, number: int) -> NoReturn:
+        # All signals are blocked, so this one was forced: the code that runs has failed.
+        at = ptrace.get_registers(self.tid).rip
+        raise StartError(f"process {self.memory.pid}: a function called in it failed at {at:#x} (signal {number})")
+
     def _with_arguments(self, arguments: tuple[int, ...]) -> ptrace.Registers:
         registers = self._registers.copy()
         registers.orig_rax = _NO_SYSTEM_CALL  # nothing for the kernel to restart
@@ -154,20 +193,15 @@ class RemoteThread:
 
     def _to_system_call_stop(self) -> None:
         deadline = None if self._seconds is None else time.monotonic() + self._seconds
+        number = 0
         while True:
-            ptrace.cont_to_system_call(self.tid)
+            ptrace.cont_to_system_call(self.tid, number)
             status = self._wait(deadline)
-            if not os.WIFSTOPPED(status):
-                raise ptrace.TraceeEnded(f"process {self.memory.pid} ended while it was being entered", status)
-            if os.WSTOPSIG(status) == ptrace.SYSTEM_CALL_STOP:
+            number = self._look_at(status)
+            if number == ptrace.SYSTEM_CALL_STOP:
                 return
-            if ptrace.event_of(status) == 0:
-                # All signals are blocked, so this one was forced: the code that runs has failed.
-                at = ptrace.get_registers(self.tid).rip
-                raise StartError(
-                    f"process {self.memory.pid}: a function called in it failed at {at:#x} "
-                    f"(signal {os.WSTOPSIG(status)})"
-                )
+            if number not in (0, signal.SIGSTOP):
+                self._fail(number)
 
     def _wait(self, deadline: float | None) -> int:
         if deadline is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ignores", "read_status"]
+__all__ = ["ignores", "is_there", "read_status"]
 
 
 def read_status(pid: int) -> dict[str, str] | None:
@@ -12,6 +12,11 @@ def read_status(pid: int) -> dict[str, str] | None:
             return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
     except OSError:
         return None
+
+
+def is_there(tid: int) -> bool:
+    """Whether a thread has not ended."""
+    return (read_status(tid) or {"State": "X"})["State"][:1] not in ("Z", "X")
 
 
 def ignores(pid: int, number: int) -> bool:

@@ -39,6 +39,7 @@ class StoppedProcess:
 
     def __enter__(self) -> StoppedProcess:
         self._began = time.monotonic()
+        self._hurry = _Hurry()
         try:
             self._stop_all()
         except BaseException:
@@ -60,7 +61,8 @@ class StoppedProcess:
         """Again and again until there is none that runs: what is stopped begins no more threads."""
         for _ in range(_MOST_PASSES):
             new = [tid for tid in threads_of(self.pid) if tid not in self._seized]
-            asked = [tid for tid in new if self._ask(tid)]
+            seized = [tid for tid in new if self._seize(tid)]
+            asked = [tid for tid in seized if self._interrupt(tid)]
             if not asked:
                 if not self.registers:
                     raise StartError(f"process {self.pid} has just ended")
@@ -68,8 +70,8 @@ class StoppedProcess:
             self._wait_for(asked)
         raise StartError(f"process {self.pid} begins new threads faster than they can be stopped; nothing was changed")
 
-    def _ask(self, tid: int) -> bool:
-        """Seize a thread and interrupt it; False if it has ended."""
+    def _seize(self, tid: int) -> bool:
+        """Become the tracer of a thread, which runs on; False if it has ended."""
         try:
             ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
         except StartError:
@@ -77,6 +79,10 @@ class StoppedProcess:
                 raise
             return False
         self._seized.add(tid)
+        return True
+
+    def _interrupt(self, tid: int) -> bool:
+        """Ask a thread to stop; False if it has ended."""
         try:
             ptrace.interrupt(tid)
         except ProcessLookupError:
@@ -131,9 +137,29 @@ class StoppedProcess:
             else:
                 late.append(tid)
         self.stood_still = time.monotonic() - self._began
+        self._hurry.end()
         for tid in late:
             _let_go_later(self.pid, tid)
         self._seized.clear()
+
+
+class _Hurry:
+    """While this lasts we run before all others, if we may: who holds a process must not wait for busy threads."""
+
+    def __init__(self) -> None:
+        self._usual = os.sched_getscheduler(0)
+        self._parameters = os.sched_getparam(0)
+        try:
+            os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+            self._lasts = True
+        except OSError:
+            self._lasts = False
+
+    def end(self) -> None:
+        """Run as before."""
+        if self._lasts:
+            os.sched_setscheduler(0, self._usual, self._parameters)
+        self._lasts = False
 
 
 def _pass_on(tid: int, status: int) -> None:
@@ -179,14 +205,16 @@ class _OneThread(StoppedProcess):
         super().__init__(pid, seconds)
         self._tid = tid
         self._began = time.monotonic()
+        self._hurry = _Hurry()
 
     def stop(self) -> ptrace.Registers | None:
         try:
-            if self._ask(self._tid):
+            if self._seize(self._tid) and self._interrupt(self._tid):
                 self._wait_for([self._tid])
         except BaseException:
             self._let_go()
             raise
+        self._hurry.end()
         return self.registers.get(self._tid)
 
 
