@@ -56,7 +56,7 @@ def test_a_recording_ends_with_its_time_and_the_process_runs_on_as_it_was() -> N
     functions = report(folder)
     middle, leaf, tail = functions["middle"], functions["leaf"], functions["tail"]
     assert middle["calls"] > 100
-    # Each call of middle makes one of tail and two of leaf; what was in flight in the beginning or the end is not whole.
+    # Each call of middle makes one of tail and two of leaf; what was in flight at the beginning or end is not whole.
     assert abs(middle["calls"] - tail["calls"]) <= 4
     assert abs(2 * middle["calls"] - leaf["calls"]) <= 8
     assert sum(row["open"] for row in functions.values()) <= 2 * 12
@@ -82,7 +82,6 @@ def test_a_recording_ends_with_the_process() -> None:
         assert running.end() == ["wrong 0 worked 1"]
         _, errors = recording.communicate(timeout=120)
         assert recording.returncode == 0, errors
-    assert report(folder)["main"]["calls"] == 0 if "main" in report(folder) else True
     assert report(folder)["middle"]["calls"] > 100
 
 
