@@ -27,8 +27,8 @@ def run(*arguments: str | Path) -> Outcome:
     """Run a command as a pipe would see it."""
     result = CliRunner().invoke(group, [str(argument) for argument in arguments])
     if isinstance(result.exception, ShadowgraphError):
-        return Outcome(result.output, str(result.exception))
+        return Outcome(result.stdout, str(result.exception))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.output
-    return Outcome(result.output, "")
+    return Outcome(result.stdout, "")

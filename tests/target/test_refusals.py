@@ -158,7 +158,10 @@ def test_what_cannot_be_run_is_refused_with_the_reason(
         (b"", "is empty|not an ELF|neither"),
         (b"just text\n", "not an ELF|neither"),
         (b"#!\n", "names no interpreter|neither|not an ELF"),
-        (b"#!/no/such/interpreter\n", "file is a script for /no/such/interpreter, which cannot be run: .*no such file"),
+        (
+            b"#!/no/such/interpreter\n",
+            "file is a script for /no/such/interpreter, which cannot be run: .*no such program",
+        ),
         (b"\x7fELF", "cut|short|damaged|not an ELF"),
     ],
 )

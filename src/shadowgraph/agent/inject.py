@@ -117,6 +117,8 @@ def start(
         memory.write(where, former)
         code = (1 << 64) - file
         remedy = "its sandbox forbids that" if code in _FORBIDDEN else "try a smaller --buffer"
+        if code == errno.EFBIG:
+            remedy = "shared memory counts as a file: allow larger ones (ulimit -f)"
         raise StartError(
             f"process {memory.pid}: no memory could be shared with it ({os.strerror(code).lower()}); {remedy}"
         )

@@ -49,7 +49,7 @@ def command(
         minimum = _TERMINAL_MINIMUM if output.terminal else 0.0
     with open_named(trace) as opened:
         names = Names(opened, raw=raw_names, lines=lines)
-        chosen = view.find_functions(names, function) if function is not None else None
+        chosen = view.find_functions(opened, names, function) if function is not None else None
         tree = call_tree(opened, progress_line("reading calls"))
         if chosen is None:
             view.write_tree(output, opened, names, tree, depth=depth, least=minimum / 100)

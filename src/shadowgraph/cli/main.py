@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
 from typing import Any
 
 import click
 
-from shadowgraph.errors import EXIT_CANNOT_START, ShadowgraphError
+from shadowgraph.errors import EXIT_CANNOT_START, EXIT_USAGE, ShadowgraphError
 
 __all__ = ["main"]
 
@@ -34,6 +35,18 @@ class _LazyGroup(click.Group):
         command = importlib.import_module(f"shadowgraph.cli.{name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, _COMMANDS, 1)
+            meant = f". Did you mean {near[0]!r}?" if near else f"; there are {', '.join(_COMMANDS)}"
+            context.fail(f"no such command {name!r}{meant}")
+        return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -69,7 +82,10 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"shadowgraph: {error}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later
+            error.show()
+        else:
+            click.echo(f"shadowgraph: {_sentence(error)}", err=True)
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
@@ -77,11 +93,22 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(141)
     except (MemoryError, ImportError, OSError) as error:
-        sentence = _shortage(error)
+        sentence, code = _shortage(error), EXIT_CANNOT_START
+        if sentence is None:
+            sentence, code = _unreachable(error), EXIT_USAGE
         if sentence is None:
             raise
         click.echo(f"shadowgraph: {sentence}", err=True)
-        sys.exit(EXIT_CANNOT_START)
+        sys.exit(code)
+
+
+def _sentence(error: click.ClickException) -> str:
+    """What click has to say, as one sentence like all others, and where to read on."""
+    said = error.format_message().rstrip(".").replace("\n", " ")
+    said = said[:1].lower() + said[1:]
+    context = getattr(error, "ctx", None)
+    help_text = f"`{context.command_path if context is not None else 'shadowgraph'} --help`"
+    return f"{said} See {help_text}" if said.endswith(("?", ")")) else f"{said}; see {help_text}"
 
 
 def _shortage(error: BaseException) -> str | None:
@@ -93,6 +120,15 @@ def _shortage(error: BaseException) -> str | None:
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or no_room:
         return "there is not enough memory; allow more (ulimit -v, ulimit -d)"
     return None
+
+
+def _unreachable(error: BaseException) -> str | None:
+    """A file that was named and that the system does not let us reach; None for any other error."""
+    name = getattr(error, "filename", None)
+    number = getattr(error, "errno", None)
+    if number not in (errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG) or name is None or str(name).startswith("/proc/"):
+        return None
+    return f"{name}: cannot be reached: {os.strerror(number).lower()}"
 
 
 if __name__ == "__main__":

@@ -72,3 +72,5 @@ def command(
         else:
             view.write_text(output, opened, result, names, shown, hidden=len(rows) - len(shown))
         output.flush()
+        if as_json or as_csv:
+            view.write_remarks(opened, counters=as_csv)

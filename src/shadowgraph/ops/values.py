@@ -94,24 +94,46 @@ class Capture:
 
 
 def parse_rule(text: str) -> ValueRule:
-    """Read `pattern(type [name], …) [-> type | -> (type, type)]`."""
+    """Read `pattern(type [name], …) [-> type | -> (type, type)]`. UsageError with a mark below a mistake."""
     match = re.fullmatch(r"\s*([^()]+?)\s*\((.*?)\)\s*(?:->\s*(.+?)\s*)?", text)
     if not match:
-        raise UsageError(f"--args {text!r}: write it like 'malloc(u64 size) -> ptr'")
-    pattern, arguments, results = match[1], match[2], match[3] or ""
-    results = results.removeprefix("(").removesuffix(")")
-    signature = Signature(_values(text, arguments), _values(text, results))
+        raise _mistake(text, *_where_it_ends(text))
+    pattern, results, at = match[1], match[3] or "", match.start(3)
+    if results.startswith("("):
+        results, at = results[1:].removesuffix(")"), at + 1
+    signature = Signature(_values(text, match[2], match.start(2)), _values(text, results, at))
     if len(signature.arguments) + len(signature.results) > layout.VALUES_LIMIT:
         raise UsageError(f"--args {text!r}: at most {layout.VALUES_LIMIT} values can be captured of a call")
     if len(signature.results) > 2:
-        raise UsageError(f"--args {text!r}: a function has at most two results in registers")
+        raise _mistake(text, at, len(results), "a function has at most two results in registers")
     return ValueRule(text, function_rule(pattern, include=True), signature)
 
 
-def _values(text: str, part: str) -> tuple[Value, ...]:
+def _mistake(text: str, at: int, length: int, sentence: str) -> UsageError:
+    """What is wrong with a specification, and below it the place."""
+    return UsageError(f"--args: {sentence}\n    {text}\n    {' ' * at}{'^' * max(length, 1)}")
+
+
+def _where_it_ends(text: str) -> tuple[int, int, str]:
+    """Where a text stops to be a specification (place, length), and what should be there."""
+    example = "; write it like 'malloc(u64 size) -> ptr'"
+    begin = text.find("(")
+    end = text.find(")", begin)
+    if begin < 0:
+        return len(text), 1, f"the arguments, in parentheses, are missing here{example}"
+    if not text[:begin].strip() or ")" in text[:begin]:
+        return 0, begin, f"the name of a function, or a pattern, is missing here{example}"
+    if end < 0:
+        return len(text), 1, f"a closing parenthesis is missing here{example}"
+    rest = text[end + 1 :]
+    return end + 1, len(rest), f"only '->' and a type can follow the arguments{example}"
+
+
+def _values(text: str, part: str, start: int) -> tuple[Value, ...]:
+    """The values of a list that begins at ``start`` in the specification."""
     found = []
-    for piece in part.split(","):
-        item = re.sub(r"\bconst\b\s*|\s*(?=\*)", "", piece.strip())
+    for piece in re.finditer(r"[^,]+", part):
+        item = re.sub(r"\bconst\b\s*|\s*(?=\*)", "", piece[0].strip())
         if item in ("", "void", "..."):
             continue
         words = re.split(r"[\s:]+|(?<=\*)(?=\w)", item)
@@ -120,8 +142,10 @@ def _values(text: str, part: str) -> tuple[Value, ...]:
         if kind is None and _type(second) is not None:  # `name: type`
             kind, name = _type(second), first
         if kind is None or len(words) > 2:
+            at = start + piece.start() + len(piece[0]) - len(piece[0].lstrip())
             known = " ".join(sorted(_TYPES))
-            raise UsageError(f"--args {text!r}: {item!r} is not a type; types are {known} and _ to leave one out")
+            sentence = f"{item!r} is not a type; types are {known}, and _ leaves a value out"
+            raise _mistake(text, at, len(piece[0].strip()), sentence)
         found.append(Value(kind, name))
     return tuple(found)
 

@@ -94,7 +94,7 @@ def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, byte
     os.close(go_read)
     os.close(error_write)
     try:
-        ptrace.seize(pid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
+        _seize_own(pid, path)
         os.write(go_write, b"g")
         status = ptrace.wait_stop(pid)
         while os.WIFSTOPPED(status) and ptrace.event_of(status) != ptrace.EVENT_EXEC:
@@ -106,6 +106,19 @@ def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, byte
     finally:
         os.close(go_write)
         os.close(error_read)
+
+
+def _seize_own(pid: int, path: str) -> None:
+    """Seize our child; where even that is forbidden, the reason is not the child's."""
+    try:
+        ptrace.seize(pid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
+    except StartError as error:
+        if not isinstance(error.__cause__, PermissionError):
+            raise
+        raise StartError(
+            f"{path}: nothing may be traced here: a sandbox, the container's seccomp profile, or "
+            "kernel.yama.ptrace_scope=3 forbids ptrace; allow it, or run shadowgraph where it is allowed"
+        ) from None
 
 
 class _Become:

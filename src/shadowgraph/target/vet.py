@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from shadowgraph.errors import StartError, UsageError
@@ -33,10 +34,14 @@ def vet_program(path: str) -> Image:
             program = interpreter
         image = open_image(program)
     except OSError as error:
-        reason = f"{program}: cannot be read: {(error.strerror or str(error)).lower()}"
+        reason = f"{program}: {_why_unreadable(error)}"
         raise StartError(_for_script(path, program, reason)) from None
     except UsageError as error:
-        raise StartError(_for_script(path, program, str(error))) from None
+        if interpreter_of_script(program) is None and not _is_elf(program):
+            reason = f"{program}: is neither an ELF program nor a script with a #! line"
+            advice = "" if program != path else f"; name its interpreter first (sh {path})"
+            raise StartError(_for_script(path, program, reason + advice)) from None
+        raise StartError(_for_script(path, program, str(error).rstrip("."))) from None
     _refuse_static(image, program)
     return image
 
@@ -54,6 +59,19 @@ def vet_process(pid: int) -> None:
     except UsageError as error:
         raise StartError(str(error).replace(link, path)) from None
     _refuse_static(image, path)
+
+
+def _why_unreadable(error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        return "there is no such program"
+    if error.errno == errno.EACCES:
+        return "its file may not be read by this user, so its functions cannot be found; run shadowgraph as who may"
+    return f"cannot be read: {(error.strerror or str(error)).lower()}"
+
+
+def _is_elf(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def _refuse_static(image: Image, path: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from shadowgraph.errors import UsageError
 from shadowgraph.trace.folder import CALLS_FOOTER
+from shadowgraph.trace.tables import calls_schema
 
 __all__ = ["CallsFile", "RowGroup", "column_address"]
 
@@ -42,9 +43,17 @@ class CallsFile:
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
         except FileNotFoundError:
             raise UsageError(f"{path}: is missing: the trace is not whole") from None
+        except PermissionError:
+            raise UsageError(f"{path}: cannot be read: permission denied") from None
         except (OSError, pa.ArrowException) as error:
             self._file = self._with_spare_footer(str(error).splitlines()[0])
         self.schema: pa.Schema = self._file.schema_arrow
+        needed = calls_schema(values=False)
+        if any(
+            name not in self.schema.names or self.schema.field(name).type != needed.field(name).type
+            for name in needed.names
+        ):
+            raise UsageError(f"{path}: holds no calls, so {path.parent} is not a trace, or damaged")
         self.rows: int = self._file.metadata.num_rows
 
     def _with_spare_footer(self, reason: str) -> pq.ParquetFile:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from shadowgraph.errors import UsageError
 
@@ -44,6 +44,14 @@ FUNCTIONS = "functions.parquet"
 THREADS = "threads.parquet"
 PROCESSES = "processes.parquet"
 FILES = (MANIFEST, SPOOL, CALLS, CALLS_FOOTER, FUNCTIONS, THREADS, PROCESSES)
+
+# What a reader relies on in a manifest.
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("missed", "dropped", "filtered", "calls"), int),
+    **dict.fromkeys(("end", "build_ids", "clock"), dict),
+    **dict.fromkeys(("state", "program"), str),
+    "problems": list,
+}
 
 # The states of a trace.
 RECORDING = "recording"
@@ -192,24 +200,47 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         content = json.loads((folder / MANIFEST).read_text(encoding="utf-8", errors="surrogateescape"))
     except FileNotFoundError:
-        if (folder / SPOOL).is_file():
-            return {"format": FORMAT, "version": TRACE_VERSION, "state": RECORDING}
-        raise UsageError(f"{folder}: is not a trace (it has no {MANIFEST})") from None
+        return _without_manifest(folder, "is missing") or _refuse(folder, f"is not a trace (it has no {MANIFEST})")
     except OSError as error:
-        raise UsageError(f"{folder / MANIFEST}: cannot be read: {_said(error)}") from None
-    except ValueError:
-        if (folder / SPOOL).is_file():
-            return {"format": FORMAT, "version": TRACE_VERSION, "state": RECORDING}
-        raise UsageError(f"{folder / MANIFEST}: is damaged (not JSON), and there is no spool to recover from") from None
+        return _refuse(folder / MANIFEST, f"cannot be read: {_said(error)}")
+    except (ValueError, RecursionError):
+        found = _without_manifest(folder, "is damaged (not JSON)")
+        return found or _refuse(folder / MANIFEST, "is damaged (not JSON), and there are no calls beside it")
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UsageError(f"{folder}: is not a trace (its {MANIFEST} is of another format)")
+        return _refuse(folder, f"is not a trace (its {MANIFEST} is of another format)")
     version = content.get("version")
     if not isinstance(version, int) or version > TRACE_VERSION:
-        raise UsageError(
-            f"{folder}: was recorded by a newer version of Shadowgraph "
-            f"(trace version {version}, this one reads up to {TRACE_VERSION}); update Shadowgraph to read it"
+        return _refuse(
+            folder,
+            "was recorded by a newer version of Shadowgraph "
+            f"(trace version {version}, this one reads up to {TRACE_VERSION}); update Shadowgraph to read it",
         )
-    return content
+    return _sound(content)
+
+
+def _refuse(path: Path, reason: str) -> NoReturn:
+    raise UsageError(f"{path}: {reason}")
+
+
+def _without_manifest(folder: Path, reason: str) -> dict[str, Any] | None:
+    """What stands for a manifest that is lost, if there is a spool or a table of calls to read without it."""
+    known = {"format": FORMAT, "version": TRACE_VERSION}
+    if (folder / SPOOL).is_file():
+        return known | {"state": RECORDING}
+    if (folder / CALLS).is_file():
+        problem = f"{MANIFEST} {reason}; what program it was, how it ended and how many calls were lost is not known"
+        return known | {"state": COMPLETE, "problems": [problem]}
+    return None
+
+
+def _sound(content: dict[str, Any]) -> dict[str, Any]:
+    """A manifest without what is not of its type, and a problem for each such key."""
+    damaged = [key for key, kind in _TYPES.items() if key in content and type(content[key]) is not kind]
+    rest = {key: value for key, value in content.items() if key not in damaged}
+    problems = [str(problem) for problem in rest.get("problems", [])]
+    if damaged:
+        problems.append(f"{MANIFEST} is damaged: what it says of {', '.join(damaged)} was left out")
+    return rest | {"problems": problems} if problems else rest
 
 
 def newest_trace(folder: Path | str = ".") -> Path:

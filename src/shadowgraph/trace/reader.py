@@ -24,6 +24,7 @@ from shadowgraph.errors import UsageError
 from shadowgraph.trace import folder as names
 from shadowgraph.trace.calls_file import CallsFile
 from shadowgraph.trace.convert import Progress, convert, convert_spool
+from shadowgraph.trace.salvage import functions_in, threads_in
 from shadowgraph.trace.spool_reader import Spool
 from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, PROCESSES_SCHEMA, THREADS_SCHEMA
 
@@ -59,17 +60,24 @@ class Trace:
     @cached_property
     def functions(self) -> pa.Table:
         """One row a function: id, name as in the file, module, address, size, source line, number of calls."""
-        return self._table(names.FUNCTIONS, FUNCTIONS_SCHEMA)
+        table = self._table(names.FUNCTIONS, FUNCTIONS_SCHEMA, "functions have numbers instead of names")
+        return functions_in(self.calls_file) if table is None else table
 
     @cached_property
     def threads(self) -> pa.Table:
         """One row a thread: index, process, pid, tid, name, times, what was lost, and where its calls lie."""
-        return self._table(names.THREADS, THREADS_SCHEMA)
+        table = self._table(names.THREADS, THREADS_SCHEMA, "threads have no names, and processes are not told apart")
+        return threads_in(self.calls_file) if table is None else table
 
     @cached_property
     def processes(self) -> pa.Table:
         """One row a process: index, pid, parent, command, times, exit status."""
-        return self._table(names.PROCESSES, PROCESSES_SCHEMA)
+        table = self._table(names.PROCESSES, PROCESSES_SCHEMA, "processes have no names")
+        return PROCESSES_SCHEMA.empty_table() if table is None else table
+
+    def check_tables(self) -> None:
+        """Read all tables but that of calls, so that ``problems`` tells of each."""
+        _ = self.functions, self.threads, self.processes
 
     @cached_property
     def calls_file(self) -> CallsFile:
@@ -84,7 +92,7 @@ class Trace:
     @property
     def counters(self) -> dict[str, int]:
         """How many calls were ``missed``, ``dropped`` and ``filtered`` in the whole trace."""
-        return {name: int(self.metadata.get(name, 0)) for name in ("missed", "dropped", "filtered")}
+        return {name: self.metadata.get(name, 0) for name in ("missed", "dropped", "filtered")}
 
     def batches(
         self,
@@ -119,14 +127,19 @@ class Trace:
         first = self.threads["first_row"][int(at[0])].as_py()
         return first, first + self.threads["calls"][int(at[0])].as_py()
 
-    def _table(self, name: str, schema: pa.Schema) -> pa.Table:
-        """A small table; where it is damaged, an empty one and a problem."""
+    def _table(self, name: str, schema: pa.Schema, otherwise: str) -> pa.Table | None:
+        """A small table; where it is damaged, None and a problem that says what is done ``otherwise``."""
         try:
             # Not read_table, which takes half a second to import what it needs.
-            return pq.ParquetFile(self._data / name).read(use_threads=False)
+            file = pq.ParquetFile(self._data / name, page_checksum_verification=True)
+            table = file.read(use_threads=False)
         except (OSError, pa.ArrowException) as error:
-            self.problems.append(f"{name} cannot be read and was left out ({_first_line(error)})")
-            return schema.empty_table()
+            self.problems.append(f"{name} {_what_is_wrong(error)}; {otherwise}")
+            return None
+        if any(field.name not in table.schema.names or table.schema.field(field.name) != field for field in schema):
+            self.problems.append(f"{name} is of another kind than its name says; {otherwise}")
+            return None
+        return table
 
 
 def open_trace(path: Path | str, *, progress: Progress | None = None) -> Trace:
@@ -141,7 +154,7 @@ def open_trace(path: Path | str, *, progress: Progress | None = None) -> Trace:
     if metadata.get("state") != names.RECORDING and (folder / names.CALLS).exists():
         return Trace(folder, metadata, folder)
     if not (folder / names.SPOOL).exists():
-        raise UsageError(f"{folder}: holds neither calls ({names.CALLS}) nor a spool to recover them from")
+        raise UsageError(f"{folder}: the trace has lost its calls ({names.CALLS} is missing, and there is no spool)")
     return _recover(folder, metadata, progress)
 
 
@@ -177,6 +190,9 @@ def _in_flight(batch: pa.RecordBatch, begin: int | None, end: int | None) -> Any
     return chosen if isinstance(chosen, pa.Array) else pa.array(np.full(batch.num_rows, chosen.as_py()))
 
 
-def _first_line(error: BaseException) -> str:
-    """The first line of what an error says."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _what_is_wrong(error: BaseException) -> str:
+    """Why a file cannot be read, as the end of a sentence."""
+    if isinstance(error, FileNotFoundError):
+        return "is missing"
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"cannot be read ({reason.rstrip('.')})"

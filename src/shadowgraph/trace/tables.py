@@ -116,7 +116,9 @@ def write_table(path: Path, schema: pa.Schema, rows: Mapping[str, Sequence[Any]]
     """Write a small table in one step: a reader sees all of it or nothing."""
     table = pa.table({name: _column(rows[name], schema.field(name).type) for name in schema.names}, schema=schema)
     part = path.with_name(path.name + ".part")
-    pq.write_table(table, part, compression=_COMPRESSION, compression_level=_COMPRESSION_LEVEL)
+    pq.write_table(
+        table, part, compression=_COMPRESSION, compression_level=_COMPRESSION_LEVEL, write_page_checksum=True
+    )
     os.replace(part, path)
 
 

@@ -59,7 +59,7 @@ def write_function(
     _write_end(output, trace, drawings)
 
 
-def find_functions(names: Names, pattern: str) -> list[int]:
+def find_functions(trace: Trace, names: Names, pattern: str) -> list[int]:
     """The functions of this name (as in the file or demangled, whole or up to its parameters), or of this glob pattern.
 
     UsageError with the nearest names where there is none that was called.
@@ -76,7 +76,7 @@ def find_functions(names: Names, pattern: str) -> list[int]:
             or [c for c in choices if pattern.lower() in c.lower()][:5]
         )
         hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        raise UsageError(f"no function that was called is named {pattern!r}{hint}")
+        raise UsageError(f"{trace.path}: no function that was called is named {pattern!r}{hint}")
     return found
 
 

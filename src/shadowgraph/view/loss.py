@@ -19,7 +19,8 @@ _STOPPED = STOPPED | {"stopped": "the recording was stopped before the program e
 
 def loss_lines(trace: Trace) -> list[str]:
     """Sentences about lost calls, damage, and how the recording ended; none if nothing is missing."""
-    lines = []
+    trace.check_tables()
+    lines = ["empty: no call was recorded"] if trace.calls_file.rows == 0 else []
     for name, meaning in _MEANINGS.items():
         count = trace.counters[name]
         if count:

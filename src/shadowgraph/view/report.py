@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from shadowgraph.view.table import Column, lay_out
 from shadowgraph.view.terminal import Output
 from shadowgraph.view.units import format_count, format_time
 
-__all__ = ["SORT_KEYS", "sort_rows", "write_csv", "write_json", "write_text"]
+__all__ = ["SORT_KEYS", "sort_rows", "write_csv", "write_json", "write_remarks", "write_text"]
 
 # Sort key: field of a ProfileRow.
 SORT_KEYS = {
@@ -99,6 +100,13 @@ def write_csv(output: Output, profile: Profile, names: Names, rows: list[Profile
     writer.writeheader()
     writer.writerows(records)
     output.write(text.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def write_remarks(trace: Trace, *, counters: bool) -> None:
+    """What JSON and CSV have no place for, on stderr; with ``counters`` also the numbers of lost calls."""
+    for line in loss_lines(trace):
+        if counters or not line.startswith(("missed:", "dropped:", "filtered:")):
+            sys.stderr.write(f"shadowgraph: {line}\n")
 
 
 def _title(profile: Profile, names: Names) -> Callable[[ProfileRow], str]:
