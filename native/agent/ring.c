@@ -82,6 +82,13 @@ static uint64_t calls_in(const struct sg_segment *segment, const uint64_t *word)
     return calls;
 }
 
+/* The instruction and not a loop: a segment's worth of 8-byte stores costs each of its records a nanosecond. */
+static void clear(void *memory, uint64_t bytes)
+{
+    uint64_t words = bytes / 8;
+    __asm__ volatile("rep stosq" : "+D"(memory), "+c"(words) : "a"(0) : "memory");
+}
+
 /* Overwrite policy: the oldest full segment of this thread makes room for its newest records. */
 static int claim_oldest(struct sg_thread *thread)
 {
@@ -96,8 +103,7 @@ static int claim_oldest(struct sg_thread *thread)
         return 0;
     uint64_t *word = (uint64_t *)segment_start(oldest);
     thread->shared->dropped += calls_in(&sg_segments[oldest - 1], word);
-    for (uint32_t i = 0; i < sg_arena->segment_size / 8; i++)
-        word[i] = 0;
+    clear(word, sg_arena->segment_size);
     return claim(thread, oldest - 1, SG_SEGMENT_KEPT);
 }
 
@@ -109,7 +115,7 @@ static int claim_after_waiting(struct sg_thread *thread)
         uint32_t seen = __atomic_load_n(&sg_arena->freed, __ATOMIC_ACQUIRE);
         if (claim_free(thread))
             return 1;
-        if (sg_threads_sweep(thread, 64))
+        if (sg_threads_sweep(thread, 0xffffffff))
             continue;
         __atomic_fetch_add(&sg_arena->waiters, 1, __ATOMIC_SEQ_CST);
         sg_futex_wait(&sg_arena->freed, seen, 50000000);

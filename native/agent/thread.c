@@ -10,6 +10,7 @@ __thread struct sg_thread *sg_thread;
 
 static uint32_t lock_word;
 static uint32_t sweep_at;
+static uint32_t sweep_end; /* no thread of this process has an entry there or beyond */
 static uint32_t process;   /* pid of the process whose private state this is */
 static uint32_t *unforked; /* 1; lies with the threads' state, so that a forked child reads 0 (MADV_WIPEONFORK) */
 
@@ -78,9 +79,9 @@ static int is_gone(const struct sg_shared_thread *shared)
 static int sweep(uint32_t own_tid, uint32_t most, int (*over)(const struct sg_shared_thread *shared))
 {
     int found = 0;
-    uint32_t count = sg_arena->threads < most ? sg_arena->threads : most;
+    uint32_t end = sweep_end, count = end < most ? end : most;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = sweep_at++ % sg_arena->threads;
+        uint32_t index = sweep_at++ % end;
         const struct sg_shared_thread *shared = &sg_shared_threads[index];
         if (__atomic_load_n(&shared->state, __ATOMIC_ACQUIRE) != SG_THREAD_LIVE || sg_threads[index].magic != SG_THREAD_MAGIC)
             continue;
@@ -187,6 +188,8 @@ struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid)
         claimed = claim_entry();
     if (!claimed)
         return 0;
+    if (sweep_end < claimed)
+        sweep_end = claimed;
     struct sg_shared_thread *shared = &sg_shared_threads[claimed - 1];
     struct sg_thread *thread = &sg_threads[claimed - 1];
     *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid, .freed_seen = ~0u, .position = SG_NO_PLACE};
