@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,17 +12,7 @@ from types import ModuleType
 import pytest
 from elftools.elf.elffile import ELFFile
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def load_build(folder: Path = ROOT) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("native_build_under_test", folder / "native" / "build.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
+from tests.support.native import ROOT, load_build
 
 native = load_build()
 

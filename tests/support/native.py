@@ -1,22 +1,22 @@
-"""The native columns library, built from its sources when they are newer."""
+"""native/build.py, which is no part of the package, as a module."""
 
 from __future__ import annotations
 
-import subprocess
+import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
+
+__all__ = ["ROOT", "load_build"]
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = ROOT / "src" / "shadowgraph" / "_native" / "columns.so"
-OPTIONS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-Wl,-z,defs", "-fvisibility=hidden"]
 
 
-def build_columns() -> None:
-    """Compile native/columns if the library is missing or older than a source."""
-    sources = sorted((ROOT / "native" / "columns").glob("*.c"))
-    headers = [*(ROOT / "native" / "columns").glob("*.h"), *(ROOT / "native" / "include").rglob("*.h")]
-    if LIBRARY.exists() and all(LIBRARY.stat().st_mtime >= path.stat().st_mtime for path in [*sources, *headers]):
-        return
-    LIBRARY.parent.mkdir(exist_ok=True)
-    part = LIBRARY.with_suffix(".part")
-    subprocess.run(["gcc", *OPTIONS, f"-I{ROOT}/native/include", "-o", part, *sources], check=True)
-    part.replace(LIBRARY)
+def load_build(folder: Path = ROOT) -> ModuleType:
+    """The native/build.py of a checkout."""
+    spec = importlib.util.spec_from_file_location("native_build_under_test", folder / "native" / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
