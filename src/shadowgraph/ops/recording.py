@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,17 @@ class _Image:
         """The processes that share the arena."""
         inode = self.drain.arena.inode
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and shares(int(name), inode)]
+
+
+@contextmanager
+def _end_told(pid: int) -> Iterator[None]:
+    """If the process ends in here, say so: whatever was to be done with it finds no such process, or no such file."""
+    try:
+        yield
+    except (StartError, OSError):
+        if runs(pid):
+            raise
+        raise StartError(f"process {pid} ended before it could be attached to") from None
 
 
 class Recording:
@@ -151,16 +163,17 @@ class Recording:
         """
         self._main_pid, self._attached = pid, True
         self.spool.append("clock", clock_pair(self.tick_base))
-        attachment = prepare(
-            pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
-        )
-        try:
-            self._refuse_agent(pid)
-            if not attachment.wanted and not self.selection.names_modules():
-                raise StartError(self._nothing_hooked(attachment.chosen.executable.path, attachment.refused))
-            process = attachment.carry_out(judge)
-        finally:
-            attachment.close()
+        with _end_told(pid):
+            attachment = prepare(
+                pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
+            )
+            try:
+                self._refuse_agent(pid)
+                if not attachment.wanted and not self.selection.names_modules():
+                    raise StartError(self._nothing_hooked(attachment.chosen.executable.path, attachment.refused))
+                process = attachment.carry_out(judge)
+            finally:
+                attachment.close()
         self._stood_still += attachment.stops
         self._add(process)
         if seconds is not None:
