@@ -144,7 +144,7 @@ def refused_names(program: Path) -> dict[str, str]:
 @cache
 def _library(graph_path: Path) -> Path:
     source = graph_path.with_suffix("").with_suffix(".shared.c")
-    library = scratch_folder() / f"lib{graph_path.stem}.so"
+    library = scratch_folder() / f"{graph_path.stem}.shared.so"
     compile_files("gcc", [source], library, ("-shared", "-fPIC", "-O2"))
     return library
 
