@@ -24,6 +24,9 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
     calls = _counted(manifest["calls"], "call") + (f" ({lost})" if lost else "")
     where = f"{_counted(manifest['threads'], 'thread')} of {_counted(manifest['processes'], 'process')}"
     lines = [f"{calls} of {_counted(result.hooked, 'function')} in {where}"]
+    if result.hooked and not manifest["calls"] and not lost:
+        library = f" (-m {shlex.quote(result.largest_library)})" if result.largest_library else ""
+        lines.append(f"none of them was called: what ran may be a library{library}; --all traces every module")
     refused = sum(result.refused.values())
     if refused:
         most = max(result.refused, key=lambda reason: result.refused[reason])

@@ -56,6 +56,7 @@ class FunctionIds:
     def __init__(self) -> None:
         self._ids: dict[tuple[str, int], int] = {}
         self.modules: dict[str, int] = {}
+        self.traced_modules: set[str] = set()  # those of which any function is hooked for more than our own needs
         self.new_functions: list[tuple[int, str, int, int, int]] = []
         self.new_modules: list[tuple[int, str, str]] = []
         self.new_values: list[dict[str, Any]] = []
@@ -357,6 +358,8 @@ def request_hooks(choice: Choice, capture: Capture, ids: FunctionIds, refused: d
         choice.flags[row] = layout.FLAG_SILENT
     flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
     variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
+    if not (flags & layout.FLAG_SILENT).all():
+        ids.traced_modules.add(choice.module.path)
     numbers = _number(choice, rows, ids)
     return Request(rows, numbers, flags, variants, _values(choice, rows, numbers, capture, ids) if capture else {})
 

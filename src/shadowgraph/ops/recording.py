@@ -48,6 +48,7 @@ class Result:
     """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``).
 
     ``stood_still`` has, for a process that was attached to, for how many seconds it was stopped each time.
+    ``largest_library`` is where the program's code may be if none of what was hooked has been called.
     """
 
     status: int
@@ -57,6 +58,7 @@ class Result:
     notes: list[str]
     stopped: str | None
     stood_still: tuple[float, ...] = ()
+    largest_library: str = ""
 
 
 @dataclass
@@ -201,8 +203,21 @@ class Recording:
         runs_on = self._status is None
         stopped = self.spool.stopped
         return Result(
-            self._status or 0, runs_on, self.hooked, self.refused, self.notes, stopped, tuple(self._stood_still)
+            self._status or 0,
+            runs_on,
+            self.hooked,
+            self.refused,
+            self.notes,
+            stopped,
+            tuple(self._stood_still),
+            self._largest_library(),
         )
+
+    def _largest_library(self) -> str:
+        """The name of the library with the most code of those met that had none of its functions hooked, or nothing."""
+        others = [known for known in self.known_modules.all() if known.path not in self.ids.traced_modules]
+        sizes = {os.path.basename(known.path): sum(len(text.data) for text in known.image.text) for known in others}
+        return max(sizes, key=lambda name: sizes[name], default="")
 
     def _abandon(self, pid: int) -> None:
         """The program could not be entered: nothing of it has run yet, so it is ended rather than left untraced."""
