@@ -1,9 +1,11 @@
 """How much of real programs can be hooked: one JSON line for each, with every refused function and its reason.
 
 Usage: python bench/coverage.py [PROGRAM OR LIBRARY ...]; by default those that the project's goals name, as far as
-they are installed. ``hookable_of_traceable`` leaves out functions that no hook may touch whatever their code (the
-program's first instruction, stack switchers, code whose runtime walks its own stack); ``seconds`` is the time to plan
-and to encode all thunks on one core, the best of three.
+they are installed; of those that are not, a line says so.
+
+``hookable_of_traceable`` leaves out functions that no hook may touch whatever their code (the program's first
+instruction, stack switchers, code whose runtime walks its own stack); ``untraceable`` counts them by reason.
+``seconds`` is the time to plan and to encode all thunks on one core, the best of three.
 """
 
 from __future__ import annotations
@@ -13,26 +15,39 @@ import shutil
 import sys
 import time
 from collections import Counter
+from glob import glob
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+from _lines import say_missing
 
 from shadowgraph.image import SENTENCES, Reason, open_image, read_functions
 from shadowgraph.image.reasons import PLANNER_FIRST
 from shadowgraph.patch import PlanFlag, encode_thunks, plan_module
 
-NAMES = ("bash", "perl", "python3", "node", "sqlite3")
-PATTERNS = ("libsqlite3.so.0", "libc.so.6", "libpython3*.so.1.0")
+# What the goals name, and below it what other benchmarks trace; by where it may be.
+PLACES = {
+    "bash": ("/usr/bin/bash",),
+    "perl": ("/usr/bin/perl",),
+    "python3": ("/usr/bin/python3", "/usr/lib*/libpython3*.so.1.0", "/usr/lib/x86_64-linux-gnu/libpython3*.so.1.0"),
+    "node": ("/usr/bin/node", "/usr/lib/x86_64-linux-gnu/libnode.so.*"),
+    "sqlite3's library": ("/usr/lib/x86_64-linux-gnu/libsqlite3.so.0", "/usr/lib*/libsqlite3.so.0"),
+    "gcc's cc1": ("/usr/lib*/gcc/x86_64-*linux*/*/cc1",),
+    "sqlite3": ("/usr/bin/sqlite3",),
+    "libc": ("/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib*/libc.so.6"),
+}
 
 
-def programs() -> list[Path]:
-    """What is installed of bash, perl, python3, node, sqlite3 and its library, and gcc's cc1."""
-    found = [Path(path) for name in NAMES for path in (f"/usr/bin/{name}", shutil.which(name)) if path]
-    for pattern in PATTERNS:
-        found += sorted(Path("/usr/lib/x86_64-linux-gnu").glob(pattern))
-    found += sorted(Path("/usr/lib/gcc").glob("x86_64-linux-gnu/*/cc1"))
-    elf = [path.resolve() for path in found if path.exists() and path.read_bytes()[:4] == b"\x7fELF"]
-    return list(dict.fromkeys(elf))
+def programs() -> dict[str, list[Path]]:
+    """The files of each, none where it is not installed. Where the code of a program is in a library, that is one."""
+    found = {}
+    for name, places in PLACES.items():
+        paths = [Path(path) for place in places for path in sorted(glob(place))]
+        paths += [Path(path) for path in [shutil.which(name)] if path]
+        elf = [path.resolve() for path in paths if path.read_bytes()[:4] == b"\x7fELF"]
+        found[name] = list(dict.fromkeys(elf))
+    return found
 
 
 def measure(path: Path) -> dict[str, object]:
@@ -51,16 +66,17 @@ def measure(path: Path) -> dict[str, object]:
         encodes.append(time.process_time() - start)
     real = plan.reason != Reason.COLD_PART
     refused = np.flatnonzero(~plan.hookable & real)
-    untouchable = int(((plan.reason > 0) & (plan.reason < PLANNER_FIRST) & real).sum())
+    untouchable = np.flatnonzero((plan.reason > 0) & (plan.reason < PLANNER_FIRST) & real)
     total, hookable = int(real.sum()), int(plan.hookable.sum())
     return {
         "program": str(path),
         "functions": total,
         "hookable": hookable,
         "percent": round(100 * hookable / total, 4),
-        "hookable_of_traceable": round(100 * hookable / max(total - untouchable, 1), 4),
+        "hookable_of_traceable": round(100 * hookable / max(total - len(untouchable), 1), 4),
+        "untraceable": _by_reason(plan.reason[untouchable]),
         "seconds": {"plan": round(min(plans), 3), "encode": round(min(encodes), 3)},
-        "reasons": {Reason(reason).name: count for reason, count in Counter(plan.reason[refused].tolist()).items()},
+        "reasons": _by_reason(plan.reason[refused]),
         "flags": {flag.name: int((plan.flags & flag != 0).sum()) for flag in PlanFlag},
         "refused": [
             {
@@ -74,10 +90,18 @@ def measure(path: Path) -> dict[str, object]:
     }
 
 
+def _by_reason(reasons: npt.NDArray[np.uint8]) -> dict[str, int]:
+    return {Reason(reason).name: count for reason, count in Counter(reasons.tolist()).most_common()}
+
+
 def main() -> None:
     """Print a line for each program."""
-    for path in [Path(argument) for argument in sys.argv[1:]] or programs():
-        print(json.dumps(measure(path)), flush=True)
+    chosen = {argument: [Path(argument)] for argument in sys.argv[1:]} or programs()
+    for name, paths in chosen.items():
+        for path in paths:
+            print(json.dumps(measure(path)), flush=True)
+        if not paths:
+            say_missing(name, "it is not installed")
 
 
 if __name__ == "__main__":

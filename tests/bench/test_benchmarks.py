@@ -16,6 +16,7 @@ BENCH = ROOT / "bench"
 sys.path.insert(0, str(BENCH))
 
 import _lines  # noqa: E402
+import coverage  # noqa: E402
 from _calls import Figures, Load, record, run  # noqa: E402
 from _coverage_lines import coverage_line  # noqa: E402
 from _programs import build_calls  # noqa: E402
@@ -115,11 +116,20 @@ def test_the_table_marks_what_is_kept_and_what_is_not() -> None:
 
 def test_coverage_is_held_against_its_promises() -> None:
     line = {"program": "/usr/bin/node", "functions": 40_000, "percent": 94.0, "hookable_of_traceable": 99.95}
+    line["untraceable"] = {"MANAGED_STACK": 2382, "NO_CALLER": 1}
     good = coverage_line(line | {"seconds": {"plan": 1.0, "encode": 0.5}})
     assert good["kept"] and good["planning_80000_s"] == 3.0
     assert not coverage_line(line | {"seconds": {"plan": 2.0, "encode": 0.5}})["kept"]
     bad = line | {"hookable_of_traceable": 99.8, "seconds": {"plan": 1.0, "encode": 0.5}}
     assert not coverage_line(bad)["kept"]
+    assert good["not_traceable"] == "MANAGED_STACK 2,382 NO_CALLER 1", "what is left out of the promise is shown"
+
+
+def test_coverage_is_measured_of_what_the_goals_name() -> None:
+    named = {"bash", "perl", "python3", "node", "sqlite3's library", "gcc's cc1"}
+    assert named <= set(coverage.programs())
+    assert any(path.name == "cc1" for path in coverage.programs()["gcc's cc1"])
+    assert coverage_line({"what": "node", "missing": "it is not installed"})["missing"]
 
 
 def test_an_unknown_benchmark_is_one_sentence() -> None:
