@@ -278,7 +278,7 @@ def test_a_call_of_the_next_instruction_gets_the_true_address() -> None:
     assert steps
     recipe = relocate(steps, 0, real_calls=True)
     assert isinstance(recipe, Recipe)
-    assert recipe.call == CallForm.PUSHED
+    assert recipe.call == CallForm.OF_NEXT
 
 
 def rows_of(code: str) -> list[tuple[int, int, int, bool]]:

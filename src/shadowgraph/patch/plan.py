@@ -185,6 +185,7 @@ _FLAG_OF_CALL = {
     CallForm.IN_PLACE: PlanFlag.CALL_IN_PLACE,
     CallForm.PUSHED: PlanFlag.EMULATED_CALL,
     CallForm.REAL: PlanFlag.REAL_CALL,
+    CallForm.OF_NEXT: PlanFlag.NONE,
 }
 
 

@@ -17,8 +17,9 @@ What changes on the way:
   unwinders: `push imm32` writes the low half sign-extended, `mov dword [rsp+4], imm32` the high half. No register or
   flag is touched. Where shadow stacks are on such a function must not be hooked: its callee's return was announced by
   no call (PlanFlag.EMULATED_CALL). Or, if the caller of the planner vouches for unwind information of thunks, they
-  are calls from the thunk (PlanFlag.REAL_CALL), save for a call of the very next instruction: that one wants to know
-  where it is.
+  are calls from the thunk (PlanFlag.REAL_CALL);
+- a call of the very next instruction wants to know where it is, and its address is taken off the stack again. Shadow
+  stacks leave such calls out (SDM vol. 2, CALL: a displacement of 0), so pushing is all there is to it.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ _CALL, _JMP, _PUSH = 2, 4, 6
 
 
 class CallForm(IntEnum):
-    """How a displaced call is made: from its place, by pushing and jumping, from the thunk."""
+    """How a displaced call is made: from its place, by pushing and jumping, from the thunk; OF_NEXT: see above."""
 
     IN_PLACE = 0
     PUSHED = 1
     REAL = 2
+    OF_NEXT = 3
 
 
 class FixupKind(IntEnum):
@@ -148,9 +150,11 @@ def relocate(
 def _call_form(step: Step, displaced: int, overwritten: int, real_calls: bool) -> CallForm | None:
     """How a displaced call can be made; None if not at all: its successor would lie among overwritten bytes."""
     is_last = step.end == displaced
+    if step.kind == Kind.CALL and step.target == step.end:
+        return CallForm.OF_NEXT if is_last and step.end >= overwritten else None
     if is_last and step.end - len(IN_PLACE_CALL) >= overwritten:
         return CallForm.IN_PLACE
-    if real_calls and not (step.kind == Kind.CALL and step.target == step.end):
+    if real_calls:
         return CallForm.REAL
     return CallForm.PUSHED if is_last and step.end >= overwritten else None
 
@@ -175,6 +179,7 @@ _CALL_SIZES = {
     (Kind.CALL, CallForm.IN_PLACE): 8 + 8 + 5,
     (Kind.CALL, CallForm.PUSHED): 5 + 8 + 5,
     (Kind.CALL, CallForm.REAL): 5,
+    (Kind.CALL, CallForm.OF_NEXT): 5 + 8 + 5,
     (Kind.CALL_INDIRECT, CallForm.IN_PLACE): 5 + 5,
     (Kind.CALL_INDIRECT, CallForm.PUSHED): 5 + 8,
     (Kind.CALL_INDIRECT, CallForm.REAL): 0,
@@ -253,7 +258,7 @@ class _Builder:
         if form == CallForm.IN_PLACE:
             self._store_target(step)
             self.emit(b"\xe9" + _FOUR, step.end - len(IN_PLACE_CALL))
-        elif form == CallForm.PUSHED:
+        elif form in (CallForm.PUSHED, CallForm.OF_NEXT):
             self.emit(b"\x68" + _FOUR, step.end, FixupKind.LOW)
             self.row(step.offset, _RETURN_ADDRESS_SIZE, starts=False)
             self.emit(b"\xc7\x44\x24\x04" + _FOUR, step.end, FixupKind.HIGH)
