@@ -50,6 +50,11 @@ TRACED int middle(int x)
     return a + b + recurse(x % 7) + (int)halve(2.0 * x);
 }
 
+/* A call at the very first byte: where a function is hooked by a jump that shares its bytes with the call. */
+extern int begins_with_call(int x);
+__asm__(".text\n.type begins_with_call, @function\nbegins_with_call:\n.cfi_startproc\n\tcall leaf\n\tadd $1, %eax\n"
+        "\tret\n.cfi_endproc\n.size begins_with_call, . - begins_with_call\n");
+
 static int expected(int x)
 {
     return (x * 3 + 1) + ((x + 1) * 3 + 1) + x % 7 + x;
@@ -59,7 +64,7 @@ static void *work(void *unused)
 {
     (void)unused;
     for (int x = 0; !stop; x = (x + 1) % 1000) {
-        if (middle(x) != expected(x) || loop(50, x) != 1275 + x)
+        if (middle(x) != expected(x) || loop(50, x) != 1275 + x || begins_with_call(x) != x * 3 + 2)
             wrong++;
         if (allocate) {
             char *memory = malloc(16 + (size_t)x);

@@ -15,7 +15,7 @@ from shadowgraph.target.shadow_stack import has_shadow_stack
 __all__ = ["Surroundings", "map_trampolines", "occupied", "read_surroundings", "trampoline_pages", "write_trampolines"]
 
 _PAGE = 4096
-_SYS_MMAP, _SYS_MPROTECT = 9, 10
+_SYS_MMAP, _SYS_MPROTECT, _SYS_MUNMAP = 9, 10, 11
 _READ, _WRITE, _EXEC = 1, 2, 4
 _PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x100000  # MAP_FIXED_NOREPLACE
 _START_BRK = 47 - 3  # in /proc/PID/stat, counted from the field behind the name (proc(5))
@@ -68,9 +68,15 @@ def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def map_trampolines(thread: RemoteThread, plan: ModulePlan, load_bias: int) -> None:
-    """Writable memory for the trampolines of a plan; it must still be free."""
-    for start, size in trampoline_pages(plan, load_bias):
-        got = thread.system_call(_SYS_MMAP, start, size, _READ | _WRITE, _PRIVATE_ANONYMOUS_FIXED, -1, 0)
+    """Writable memory for the trampolines of a plan; FileExistsError, and nothing mapped, if it is not free any more."""
+    pages = trampoline_pages(plan, load_bias)
+    for index, (start, size) in enumerate(pages):
+        try:
+            got = thread.system_call(_SYS_MMAP, start, size, _READ | _WRITE, _PRIVATE_ANONYMOUS_FIXED, -1, 0)
+        except FileExistsError:
+            for mapped in pages[:index]:
+                thread.system_call(_SYS_MUNMAP, *mapped)
+            raise
         if got != start:
             raise StartError(f"{plan.path}: memory for its trampolines was not mapped where it was asked for")
 

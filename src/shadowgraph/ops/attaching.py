@@ -263,7 +263,7 @@ class Attachment:
     ) -> Agent:
         """Begin another recording: a new arena, no thread that knows of the former one, and its thunks given back."""
         table = read_zones(self.memory, module)["kept"]
-        new = {place.hooks.thunk_base for place in placed}
+        new = {mapping.start for place in placed for mapping in place.mappings}
         places = list(standing.places())
         tid = next(iter(stop.registers))
         with RemoteThread(tid, self.memory, own_stack=True, seconds=_LOAD_SECONDS) as thread:
