@@ -7,11 +7,13 @@ through every instruction of the program and of the agent, and holds each ret ag
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,9 +60,10 @@ UNLAWFUL = {"callcheck_pushed_return": 3, "leaving_builtin_setjmp": 2}
 
 def descendants(pid: int) -> Iterator[int]:
     for thread in Path(f"/proc/{pid}/task").glob("*"):
-        for child in (thread / "children").read_text().split():
-            yield int(child)
-            yield from descendants(int(child))
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended has no children
+            for child in (thread / "children").read_text().split():
+                yield int(child)
+                yield from descendants(int(child))
 
 
 def stopped_descendant(pid: int) -> int:
@@ -68,8 +71,9 @@ def stopped_descendant(pid: int) -> int:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         for child in descendants(pid):
-            if "State:\tT (stopped)" in Path(f"/proc/{child}/status").read_text():
-                return child
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if "State:\tT (stopped)" in Path(f"/proc/{child}/status").read_text():
+                    return child
         time.sleep(0.01)
     raise AssertionError("the program never stopped itself")
 
@@ -95,9 +99,14 @@ def check_traced(program: Path, rounds: int, options: list[str], *, shadow_stack
     variables["PYTHONPATH"] += os.pathsep + str(ROOT)
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=variables, cwd=folder, text=True) as process:
-        pid = stopped_descendant(process.pid)
-        subprocess.run(attach_command(pid, output), check=True, timeout=240)
-        text, remarks = process.communicate(timeout=60)
+        try:
+            pid = stopped_descendant(process.pid)
+            subprocess.run(attach_command(pid, output), check=True, timeout=240)
+            text, remarks = process.communicate(timeout=60)
+        except BaseException:
+            for child in [*descendants(process.pid), process.pid]:  # or leaving the block would wait for them
+                os.kill(child, signal.SIGKILL)
+            raise
     return Checked(read_report(output), text.splitlines(), process.returncode, remarks, trace)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shadowgraph.agent import layout
-from shadowgraph.patch import RECORD, PlanFlag, ThunkBlock, encode_thunks, thunk_space
+from shadowgraph.patch import RECORD, PatchKind, PlanFlag, ThunkBlock, encode_thunks, thunk_space
 from tests.support.hook_bench import HERE, Bench, build
 from tests.support.lending import LENDING
 
@@ -131,6 +131,16 @@ def test_what_requires_a_patch_is_not_usable_without_it(bench: Bench) -> None:
         assert not usable[index]
         assert not usable[thunks.requires == index].any()
         assert usable[(thunks.patched != thunks.patched[index]) & ~np.isin(thunks.requires, needed)].all()
+
+
+def test_a_call_in_its_place_is_not_usable_without_the_jump(bench: Bench) -> None:
+    """The jump is where a debugger's breakpoint would be; a call in its place without it would go anywhere."""
+    thunks = encode(bench)
+    calls = np.flatnonzero(thunks.kind == PatchKind.CALL)
+    assert len(calls)
+    for owner in thunks.patched[calls].tolist():
+        jump = (thunks.patched == owner) & (thunks.kind == PatchKind.JUMP)
+        assert not thunks.usable(jump)[thunks.patched == owner].any()
 
 
 def test_bytes_behind_a_patch_stay_as_they_are(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from shadowgraph.agent.zones import SITE_RETURN, SITE_STRIDE, ZONES, Standing, Z
 from shadowgraph.image import Reason, open_image, read_functions
 from shadowgraph.image.vetting import AGENT_SONAME
 from shadowgraph.ops.selection import Selection
-from shadowgraph.patch import PatchKind
+from shadowgraph.patch import TRAMPOLINE_SIZE, PatchKind, trampoline_code
 from shadowgraph.stack import shadow
 from tests.support.build import PROGRAMS, build
 from tests.support.recording import environment
@@ -141,6 +141,23 @@ def test_each_jump_stands_for_the_entry_of_its_function(stopped: Stopped, table:
             body = table.hooked_by_body(int(thunks.body[place.function.index]))
             assert body is not None
             assert (body.hooks, body.index) == (hooks, place.function.index)
+
+
+def test_each_trampoline_stands_for_the_entry_of_its_function(stopped: Stopped, table: ZoneTable) -> None:
+    assert stopped.process is not None
+    looked_at = 0
+    for hooks in stopped.process.hooks:
+        for index in np.flatnonzero(hooks.thunks.trampoline).tolist():
+            address = int(hooks.thunks.trampoline[index])
+            place = table.place(address)
+            assert place.zone is Zone.HEAD
+            assert place.function is not None
+            assert (place.function.hooks, place.function.index) == (hooks, index)
+            assert place.original == place.function.entry
+            assert table.place(address - 1).function != place.function
+            assert stopped.memory.read(address, TRAMPOLINE_SIZE) == trampoline_code(int(hooks.thunks.thunk[index]))
+            looked_at += 1
+    assert looked_at > 0
 
 
 def test_a_thread_among_displaced_instructions_is_moved_to_their_copies(stopped: Stopped, table: ZoneTable) -> None:

@@ -68,7 +68,7 @@ def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def map_trampolines(thread: RemoteThread, plan: ModulePlan, load_bias: int) -> None:
-    """Writable memory for the trampolines of a plan; FileExistsError, and nothing mapped, if it is not free any more."""
+    """Writable memory for the trampolines of a plan; FileExistsError, and nothing mapped, where that is taken."""
     pages = trampoline_pages(plan, load_bias)
     for index, (start, size) in enumerate(pages):
         try:
