@@ -43,11 +43,10 @@ void sg_ring_close(struct sg_thread *thread)
     close_segment(thread, sg_arena->segment_size - left * SG_RECORD_SIZE);
 }
 
-static int claim(struct sg_thread *thread, uint32_t index, uint32_t from)
+/* A segment that is this thread's from now on: its state is OWNED already, and it is all zero. */
+static void begin(struct sg_thread *thread, uint32_t index)
 {
     struct sg_segment *segment = &sg_segments[index];
-    if (segment->state != from || !sg_swap(&segment->state, from, SG_SEGMENT_OWNED))
-        return 0;
     segment->thread = thread->index;
     segment->pid = thread->shared->pid;
     segment->sequence = thread->sequence++;
@@ -56,15 +55,22 @@ static int claim(struct sg_thread *thread, uint32_t index, uint32_t from)
     thread->segment = index + 1;
     uint64_t count = SG_PLACES_END - 1 - sg_arena->segment_size / SG_RECORD_SIZE;
     thread->position = count << 48 | (uint64_t)segment_start(index + 1);
-    return 1;
+}
+
+static int claim_one(uint32_t index, uint32_t from)
+{
+    struct sg_segment *segment = &sg_segments[index];
+    return segment->state == from && sg_swap(&segment->state, from, SG_SEGMENT_OWNED);
 }
 
 /* The lowest that is free: recycled memory is in core and near, fresh pages cost more than the record. */
 static int claim_free(struct sg_thread *thread)
 {
     for (uint32_t i = 0; i < sg_arena->segments; i++)
-        if (claim(thread, i, SG_SEGMENT_FREE))
+        if (claim_one(i, SG_SEGMENT_FREE)) {
+            begin(thread, i);
             return 1;
+        }
     return 0;
 }
 
@@ -89,22 +95,37 @@ static void clear(void *memory, uint64_t bytes)
     __asm__ volatile("rep stosq" : "+D"(memory), "+c"(words) : "a"(0) : "memory");
 }
 
-/* Overwrite policy: the oldest full segment of this thread makes room for its newest records. */
+/* The oldest full segment of this thread; of its process where it has none (index + 1; 0: nobody has one). */
+static uint32_t oldest_kept(const struct sg_thread *thread)
+{
+    uint32_t own = 0, any = 0;
+    for (uint32_t i = 0; i < sg_arena->segments; i++) {
+        const struct sg_segment *segment = &sg_segments[i];
+        if (segment->state != SG_SEGMENT_KEPT || segment->pid != thread->shared->pid)
+            continue;
+        if (segment->thread == thread->index && (!own || segment->sequence < sg_segments[own - 1].sequence))
+            own = i + 1;
+        if (!any || segment->opened < sg_segments[any - 1].opened)
+            any = i + 1;
+    }
+    return own ? own : any;
+}
+
+/* Overwrite policy: the oldest records make room for the newest, and are counted by who drops them. Those of other
+   processes are the controller's when they end, so they are left alone. */
 static int claim_oldest(struct sg_thread *thread)
 {
-    uint32_t oldest = 0;
-    for (uint32_t i = 0; i < sg_arena->segments; i++) {
-        struct sg_segment *segment = &sg_segments[i];
-        if (segment->state == SG_SEGMENT_KEPT && segment->thread == thread->index && segment->pid == thread->shared->pid &&
-            (!oldest || segment->sequence < sg_segments[oldest - 1].sequence))
-            oldest = i + 1;
-    }
-    if (!oldest)
-        return 0;
+    uint32_t oldest;
+    do {
+        oldest = oldest_kept(thread);
+        if (!oldest)
+            return 0;
+    } while (!claim_one(oldest - 1, SG_SEGMENT_KEPT)); /* another thread was faster */
     uint64_t *word = (uint64_t *)segment_start(oldest);
     thread->shared->dropped += calls_in(&sg_segments[oldest - 1], word);
     clear(word, sg_arena->segment_size);
-    return claim(thread, oldest - 1, SG_SEGMENT_KEPT);
+    begin(thread, oldest - 1);
+    return 1;
 }
 
 /* Block policy: sleeps until the controller has freed a segment. A controller that is gone ends the recording. */
