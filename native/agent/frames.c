@@ -191,16 +191,22 @@ static void reap_below(struct sg_thread *thread, struct sg_frame *frame, uint64_
     }
 }
 
+/* Whether a call lies in the signal stack, and this thread, which is about to end the process, is not in a handler there. */
+static int left_in_handler(struct sg_thread *thread, uint64_t own, uint64_t slot)
+{
+    return !sg_on_own_stack(thread, own) && sg_on_signal_stack(own) && !sg_on_signal_stack(slot) &&
+           (uint32_t)sg_kernel0(KERNEL_getpid) == thread->shared->pid;
+}
+
 /* The process is about to end in a call whose slot is `slot`: what this thread has left behind is over. */
 void sg_frames_end(struct sg_thread *thread, uint64_t slot)
 {
-    int in_handler = sg_on_signal_stack(slot);
     for (uint32_t block = thread->first_block; block; block = sg_blocks[block - 1].next) {
         for (uint32_t i = 1; i < SG_BLOCK_FRAMES - 1; i++) {
             struct sg_frame *frame = sg_block_frames(block - 1) + i;
             if (!sg_in_flight(frame->slot) || sg_is_sentinel(frame))
                 continue;
-            if (!sg_frame_dead(thread, frame, slot) && (in_handler || !sg_on_signal_stack(frame->slot)))
+            if (!sg_frame_dead(thread, frame, slot) && !left_in_handler(thread, frame->slot, slot))
                 continue;
             if (sg_frame_unwound(thread, frame))
                 frame->slot = SG_SLOT_RETURNED;

@@ -144,20 +144,6 @@ static int is_leaving(const struct sg_shared_thread *shared)
     return (flags & 4) != 0;
 }
 
-/* The process is about to end, in a call whose slot is `slot`: what dead threads and this one have left behind is over. */
-void sg_threads_end(uint64_t slot)
-{
-    struct sg_thread *thread = sg_thread_here();
-    if (!thread || (uint32_t)sg_kernel0(KERNEL_getpid) != process)
-        return;
-    uint64_t signals = sg_lock();
-    sweep(0, 0xffffffff, is_leaving);
-    sg_unlock(signals);
-    signals = sg_signals_block();
-    sg_frames_end(thread, slot);
-    sg_signals_restore(signals);
-}
-
 /*
  * The first traced call in a forked child: its thread state reads as zeros. The private tables are the parent's copies:
  * other threads' blocks are free now, and calls of the thread that forked may still return here, silently. The lock may
@@ -242,4 +228,31 @@ struct sg_thread *sg_thread_here(void)
     }
     sg_signals_restore(signals);
     return thread;
+}
+
+static int any_other(const struct sg_thread *thread)
+{
+    for (uint32_t i = 0; i < sweep_end; i++)
+        if (sg_threads[i].magic == SG_THREAD_MAGIC && &sg_threads[i] != thread)
+            return 1;
+    return 0;
+}
+
+/*
+ * The process is about to end, in a call whose slot is `slot`: what this thread and dead ones have left behind is over. Asks
+ * the kernel nothing as long as there is nothing unusual: a sandbox may be around that ends who does. A child of vfork has
+ * its parent's storage, and its parent's calls are not over.
+ */
+void sg_threads_end(uint64_t slot)
+{
+    struct sg_thread *thread = sg_thread_word();
+    if (thread == SG_THREAD_SHARED)
+        thread = sg_thread_here();
+    if (is_own(thread))
+        sg_frames_end(thread, slot);
+    if (!any_other(thread) || (uint32_t)sg_kernel0(KERNEL_getpid) != process)
+        return;
+    uint64_t signals = sg_lock();
+    sweep(0, 0xffffffff, is_leaving);
+    sg_unlock(signals);
 }
