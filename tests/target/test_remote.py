@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from shadowgraph.errors import StartError
-from shadowgraph.image import open_image, read_functions
-from shadowgraph.target import ptrace
+from shadowgraph.image import lookup_dynamic, open_image, read_functions
+from shadowgraph.target import ptrace, remote
 from shadowgraph.target.memory import Memory, read_mappings
 from shadowgraph.target.modules import read_modules
 from shadowgraph.target.remote import RemoteThread
@@ -177,3 +177,26 @@ def test_a_process_that_dies_during_a_call_is_said_to_have_ended() -> None:
     ):
         thread.system_call(231, 7)  # exit_group
     memory.close()
+
+
+def test_a_call_is_announced_to_a_shadow_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its return must find the address on the shadow stack, too; here some memory of the process is taken for one."""
+    waiting = Waiting("read")
+    waiting.until_it_waits()
+    memory = Memory(waiting.pid)
+    pointers: list[int] = []
+    with held(waiting.pid):
+        pretended = (ptrace.get_registers(waiting.pid).rsp - 0x4000) & ~7
+        monkeypatch.setattr(remote, "has_shadow_stack", lambda tid: tid == waiting.pid)
+        monkeypatch.setattr(ptrace, "get_shadow_stack", lambda tid: pretended)
+        monkeypatch.setattr(ptrace, "set_shadow_stack", lambda tid, pointer: pointers.append(pointer))
+        with RemoteThread(waiting.pid, memory) as thread:
+            function = next(m for m in read_modules(waiting.pid) if m.name.startswith("libc"))
+            getpid = lookup_dynamic(open_image(function.opened), "getpid")
+            assert getpid is not None
+            assert thread.call(function.base + getpid) == waiting.pid
+            pushed = memory.read_word(pretended - 8)
+            assert memory.read(pushed, 2) == b"\x0f\x05"
+        assert pointers == [pretended - 8, pretended]
+    memory.close()
+    assert waiting.end()

@@ -64,6 +64,7 @@ OPTION_EXIT_KILL = 1 << 20  # the tracee dies with its tracer
 SYSTEM_CALL_STOP = 0x85  # SIGTRAP with that bit
 
 _NT_X86_XSTATE = 0x202
+_NT_X86_SHSTK = 0x204
 _DEBUG_REGISTERS = 848  # offsetof(struct user, u_debugreg)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -209,6 +210,21 @@ def set_extended_state(tid: int, state: bytes) -> None:
     buffer = ctypes.create_string_buffer(state, len(state))
     vector = _IoVector(ctypes.addressof(buffer), len(state))
     _request(_SETREGSET, tid, _NT_X86_XSTATE, ctypes.addressof(vector))
+
+
+def get_shadow_stack(tid: int) -> int:
+    """The shadow stack pointer of a stopped thread that has one (Linux 6.6)."""
+    pointer = ctypes.c_uint64()
+    vector = _IoVector(ctypes.addressof(pointer), 8)
+    _request(_GETREGSET, tid, _NT_X86_SHSTK, ctypes.addressof(vector))
+    return pointer.value
+
+
+def set_shadow_stack(tid: int, pointer: int) -> None:
+    """Set what get_shadow_stack() returned."""
+    value = ctypes.c_uint64(pointer)
+    vector = _IoVector(ctypes.addressof(value), 8)
+    _request(_SETREGSET, tid, _NT_X86_SHSTK, ctypes.addressof(vector))
 
 
 def get_signal_mask(tid: int) -> int:

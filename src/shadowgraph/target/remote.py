@@ -21,6 +21,7 @@ from typing import NoReturn
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
 from shadowgraph.target.memory import AT_ENTRY, AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
+from shadowgraph.target.shadow_stack import has_shadow_stack
 from shadowgraph.target.status import ignores, is_there
 
 __all__ = ["RemoteThread", "undisturbed"]
@@ -76,6 +77,7 @@ class RemoteThread:
         self._extended = ptrace.get_extended_state(self.tid)
         self._mask = ptrace.get_signal_mask(self.tid)
         ptrace.set_signal_mask(self.tid, _ALL_SIGNALS & ~_TRAP_BIT if self._mark else _ALL_SIGNALS)
+        self._shadow_stack = ptrace.get_shadow_stack(self.tid) if has_shadow_stack(self.tid) else 0
         self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
         if self._own_stack is not None:
             self._own_stack = self.system_call(_SYS_MMAP, 0, _STACK_SIZE, 3, _PRIVATE_ANONYMOUS, -1, 0)
@@ -88,6 +90,8 @@ class RemoteThread:
         try:
             if self._own_stack:
                 self.system_call(_SYS_MUNMAP, self._own_stack, _STACK_SIZE)
+            if self._shadow_stack:
+                ptrace.set_shadow_stack(self.tid, self._shadow_stack)
             ptrace.set_extended_state(self.tid, self._extended)
             ptrace.set_registers(self.tid, self._registers)
             ptrace.set_signal_mask(self.tid, self._mask)
@@ -120,7 +124,11 @@ class RemoteThread:
         registers.rsp = self._bottom - 8
         registers.rip = function
         registers.eflags &= ~_DIRECTION_FLAG  # clear at a call (System V ABI, section 3.2.1)
-        self.memory.write(registers.rsp, (self._mark or self._syscall_address).to_bytes(8, "little"))
+        return_address = (self._mark or self._syscall_address).to_bytes(8, "little")
+        self.memory.write(registers.rsp, return_address)
+        if self._shadow_stack:  # its return must be to what a call has pushed
+            self.memory.write(self._shadow_stack - 8, return_address)
+            ptrace.set_shadow_stack(self.tid, self._shadow_stack - 8)
         ptrace.set_registers(self.tid, registers)
         if self._mark:
             return self._run_to_mark()
