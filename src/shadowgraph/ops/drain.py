@@ -70,7 +70,7 @@ class Drain:
         spool: SpoolWriter,
         numbering: Numbering,
         tick_base: int,
-        new_process: Callable[[int, int], int],
+        new_process: Callable[[int, int, int], int],
     ) -> None:
         self.arena = arena
         self.calls_taken = 0
@@ -140,7 +140,7 @@ class Drain:
             known = self._threads.get(entry)
             if known is not None and known.started == int(row["started"]):
                 continue
-            pid, process = self._process(int(row["pid"]), int(row["parent_pid"]))
+            pid, process = self._process(int(row["pid"]), int(row["parent_pid"]), int(row["started"]) - self._tick_base)
             number = self._numbering.threads
             self._numbering.threads += 1
             started = int(row["started"])
@@ -161,8 +161,11 @@ class Drain:
                 ],
             )
 
-    def _process(self, own_number: int, parent: int) -> tuple[int, int]:
-        """The pid and the number in the trace of the process that calls itself and its parent so."""
+    def _process(self, own_number: int, parent: int, started: int) -> tuple[int, int]:
+        """The pid and the number in the trace of the process that calls itself and its parent so.
+
+        ``started`` is when the thread that is seen of it did, in ticks since the base.
+        """
         if own_number not in self._outside and (parent == 0 or parent in self._outside):
             found = find_process(own_number, self.arena.inode)  # in another PID namespace, if it still lives
             if found is not None and found != own_number:
@@ -170,7 +173,7 @@ class Drain:
         pid = self._outside.get(own_number, own_number)
         number = self._processes.get(pid)
         if number is None:
-            number = self._processes[pid] = self._new_process(pid, self._outside.get(parent, parent))
+            number = self._processes[pid] = self._new_process(pid, self._outside.get(parent, parent), started)
             self._began[pid] = start_time(pid) if shares(pid, self.arena.inode) else None
             self._first_process = number if self._first_process < 0 else self._first_process
         self.pids.add(pid)

@@ -257,7 +257,13 @@ class Recording:
 
     def _add(self, process: EnteredProcess) -> None:
         """Begin to drain what has been entered."""
-        drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, self._new_process)
+        # Read now: when it is first heard of, it may have ended, or execute another program.
+        command = process_command(process.pid)
+
+        def new_process(pid: int, parent: int, start: int) -> int:
+            return self._new_process(pid, parent, command, start)
+
+        drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, new_process)
         self.images.append(_Image(process, drain))
         self.hooked += process.hooked
         for reason, count in process.refused.items():
@@ -299,16 +305,15 @@ class Recording:
             self.captured += len(self.ids.new_values)
             self.ids.new_values.clear()
 
-    def _new_process(self, pid: int, parent: int) -> int:
+    def _new_process(self, pid: int, parent: int, command: str, start: int) -> int:
         number = self.numbering.processes
         self.numbering.processes += 1
-        command = process_command(pid)
         row = {
             "process": number,
             "pid": pid,
             "parent": parent,
             "command": command,
-            "start": self._now(),
+            "start": start,
         }
         self.spool.append("processes", [row])
         return number

@@ -7,6 +7,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from typing import NoReturn
+
+from shadowgraph.errors import UsageError
 
 __all__ = ["Output", "progress_line"]
 
@@ -18,6 +21,8 @@ class Output:
     """Standard output. ``width`` is the terminal's, None for a file or a pipe, where nothing may be cut."""
 
     def __init__(self) -> None:
+        if sys.stdout is None:  # closed when we were started
+            raise UsageError("standard output is closed, so there is nowhere to print to")
         self.terminal = sys.stdout.isatty()
         self.width = shutil.get_terminal_size().columns if self.terminal else None
         self.colour = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -34,24 +39,26 @@ class Output:
                 sys.stdout.write(bytes(data).decode("utf-8", "replace"))
             else:
                 stream.write(data)
-        except BrokenPipeError:
-            self._leave()
+        except OSError as error:
+            self._leave(error)
 
     def flush(self) -> None:
         """Hand over what is buffered."""
         try:
             sys.stdout.flush()
-        except BrokenPipeError:
-            self._leave()
+        except OSError as error:
+            self._leave(error)
 
     def bold(self, text: str) -> str:
         """The text, in bold where colour is allowed."""
         return f"\033[1m{text}\033[0m" if self.colour else text
 
-    def _leave(self) -> None:
-        """Nobody listens any more: let the interpreter's last flush go nowhere."""
+    def _leave(self, error: OSError) -> NoReturn:
+        """Nobody listens any more, or the disk is full: let the interpreter's last flush go nowhere."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise SystemExit(0)
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0)
+        raise UsageError(f"standard output cannot be written to: {(error.strerror or str(error)).lower()}") from None
 
 
 def progress_line(doing: str) -> Callable[[int, int], None] | None:
