@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shadowgraph.image import elf
 from shadowgraph.image.elf import Bytes, DamagedFile
 from shadowgraph.image.image import Image
+from shadowgraph.image.relocations import read_relocations
 from shadowgraph.image.symbols import (
     SHN_UNDEF,
     STB_LOCAL,
@@ -23,12 +24,9 @@ from shadowgraph.image.symbols import (
 
 __all__ = ["Import", "SlotKind", "lookup_dynamic", "read_imports"]
 
-DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_JMPREL = 2, 7, 8, 23
 DT_VERSYM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT = 1, 6, 7
 VERSION_HIDDEN = 0x8000
-
-_RELA = np.dtype([("address", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 
 
 class SlotKind(Enum):
@@ -62,7 +60,7 @@ def read_imports(image: Image) -> list[Import]:
     symbols = dynamic_symbols(image)
     if symbols is None or not len(symbols):
         return []
-    relocations = _relocations(image)
+    relocations = read_relocations(image)
     relocations = relocations[relocations["symbol"] < len(symbols)]
     index = relocations["symbol"]
     function = np.isin(symbols.kind, (STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE)) & (symbols.rows["section"] == SHN_UNDEF)
@@ -96,19 +94,6 @@ def lookup_dynamic(image: Image, name: str) -> int | None:
         return None
     hidden = (_version_numbers(image, len(symbols))[rows] & VERSION_HIDDEN) != 0
     return int(symbols.rows["value"][rows[np.argmin(hidden)]])
-
-
-def _relocations(image: Image) -> npt.NDArray[np.void]:
-    tables = []
-    for address_tag, size_tag in ((DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)):
-        address, size = image.dynamic_value(address_tag), image.dynamic_value(size_tag)
-        if address is None or not size:
-            continue
-        try:
-            tables.append(np.frombuffer(image.view(address, size // _RELA.itemsize * _RELA.itemsize), _RELA))
-        except DamagedFile as problem:
-            image.elf.remarks.append(f"A relocation table is unusable: {problem}.")
-    return np.concatenate(tables) if tables else np.zeros(0, _RELA)
 
 
 def _version_numbers(image: Image, count: int) -> npt.NDArray[np.uint16]:

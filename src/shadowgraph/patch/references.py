@@ -1,10 +1,11 @@
 """Places of text whose address is stored in data: function pointers, computed gotos, jump tables.
 
-Absolute addresses are found in every aligned word of data: pointers of programs at fixed addresses, and the addends
-of relocations of position-independent ones, which lie in .rela.dyn or (DT_RELR) in place. A short text looks like a
-small address (0x656d61 is "ame"), so where a table is meant, a neighbour must lead to the same function. Tables of
-32-bit distances, the jump tables of position-independent code, begin at an address that the function loads with
-`lea`; each is followed until an entry leaves text or the next table begins.
+In an image that may be loaded anywhere, absolute addresses are what relocations speak of; other words cannot be any,
+though they may look like it (sizes in the program headers, ranges of characters). In a program at fixed addresses they
+are found in every aligned word of data. A short text looks like a small address there (0x656d61 is "ame"), so where a
+table is meant, a neighbour must lead to the same function. Tables of 32-bit distances, the jump tables of
+position-independent code, begin at an address that the function loads with `lea`; each is followed until an entry
+leaves text or the next table begins.
 
 Such a table can name a function's first five bytes: at -Os and -O1 loop heads are not aligned, and a `switch` in a
 loop may send a case straight to a head behind a two-byte first instruction. A landing pad cannot lie there: an
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.image.relocations import relocated_pointers
 from shadowgraph.patch.owners import NOBODY, Owners
 from shadowgraph.patch.text import Marks, Places, Text
 
@@ -30,8 +32,6 @@ __all__ = ["References"]
 if TYPE_CHECKING:
     from shadowgraph.image.image import Image
 
-# An Elf64_Rela is an offset, an info and an addend.
-_RELOCATION_WORDS = 3
 _CHUNK = 1 << 20
 
 
@@ -44,12 +44,12 @@ class References:
     def addresses(self, marks: Marks, *, in_tables: bool) -> Places:
         """Marked places whose address stands in an aligned word of data, each once.
 
-        With ``in_tables``, only those next to another address within the same function.
+        With ``in_tables``, only those that are addresses for sure or stand next to another one in the same function.
         """
         found = [np.zeros(0, np.int64)]
         for places, index, target in self._words:
             hits = np.flatnonzero(marks[target])
-            if in_tables and len(hits):
+            if in_tables and len(hits) and not self._is_relocated:
                 hits = hits[self._has_neighbour(places, index[hits])]
             found.append(target[hits])
         return np.unique(np.concatenate(found))
@@ -78,24 +78,33 @@ class References:
 
     @cached_property
     def _words(self) -> list[tuple[Places, npt.NDArray[np.int64], Places]]:
-        """For each segment of data: its words as places, the indexes of those that lie in text, and these."""
+        """For each run of words that may be addresses: the words as places, the indexes of those in text, and these."""
         found = []
-        for segment in self._image.segments:
-            skip = -segment.address % 8
-            size = (segment.file_size - skip) // 8 * 8
-            if segment.executable or size <= 0:
-                continue
-            words = self._image.view(segment.address + skip, size).view("<u8")
+        for words in self._runs_of_words():
             places = (words - np.uint64(self._text.base)).view(np.int64)
             index = np.flatnonzero(places.view(np.uint64) < np.uint64(self._text.size))
             found.append((places, index, places[index]))
         return found
 
+    @cached_property
+    def _is_relocated(self) -> bool:
+        return self._image.is_pie and bool(self._image.dynamic)
+
+    def _runs_of_words(self) -> Iterator[npt.NDArray[np.uint64]]:
+        if self._is_relocated:
+            yield relocated_pointers(self._image)
+            return
+        for segment in self._image.segments:
+            skip = -segment.address % 8
+            size = (segment.file_size - skip) // 8 * 8
+            if not segment.executable and size > 0:
+                yield self._image.view(segment.address + skip, size).view("<u8")
+
     def _has_neighbour(self, words: Places, index: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether the next word or relocation on either side leads into the same function."""
+        """Whether the next word on either side leads into the same function."""
         mine = self._owners.rows_at(words[index])
         result = np.zeros(len(index), np.bool_)
-        for distance in (-_RELOCATION_WORDS, -1, 1, _RELOCATION_WORDS):
+        for distance in (-1, 1):
             other = np.clip(index + distance, 0, len(words) - 1)
             result |= (other != index) & (self._owners.rows_at(words[other]) == mine)
         return result
