@@ -173,6 +173,7 @@ void sg_blocks_after_fork(struct sg_thread *former)
 void sg_blocks_renew(void)
 {
     static struct sg_function former_function;
+    search_at = 0; /* the same blocks again: their pages are in use already */
     for (uint32_t i = 0; i < SG_BLOCKS; i++) {
         struct sg_block *block = &sg_blocks[i];
         if (!block->owner)

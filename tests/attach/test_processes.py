@@ -21,7 +21,7 @@ def test_forked_children_are_recorded_and_left_without_hooks_too() -> None:
     with Running([path]) as running:
         before = Seen.of(running.pid, path)
         recording = recorder(running.pid, folder)
-        wait_until_attached(running.pid, path, before)
+        wait_until_attached(running.pid, path, before, recording)
         child = int(running.say("fork").split()[1])
         wait_until_recorded(folder, recording)
         assert Seen.of(child, path).code != before.code
@@ -46,7 +46,7 @@ def test_a_program_that_a_child_executes_is_followed() -> None:
     with Running([path]) as running:
         before = Seen.of(running.pid, path)
         recording = recorder(running.pid, folder)
-        wait_until_attached(running.pid, path, before)
+        wait_until_attached(running.pid, path, before, recording)
         assert running.say("exec") == "executed 9"
         recording.terminate()
         _, errors = recording.communicate(timeout=120)
@@ -88,7 +88,7 @@ def test_a_process_with_another_file_system_is_lent_the_agent() -> None:
         assert running.end() == ["wrong 0 worked 1"]
 
 
-def wait_until_attached(pid: int, path: str, before: Seen) -> None:
+def wait_until_attached(pid: int, path: str, before: Seen, recording: subprocess.Popen[str]) -> None:
     """Until the process has hooks."""
     while Seen.of(pid, path).code == before.code:
-        pass
+        assert recording.poll() is None, recording.communicate()[1]

@@ -89,6 +89,8 @@ int main(int argc, char **argv)
     allocate = argc > 2 && !strcmp(argv[2], "malloc");
     for (int i = 0; i < count; i++)
         pthread_create(&threads[i], NULL, work, NULL);
+    while (rounds < count) /* until all of them work, or nearly so */
+        usleep(1000);
     puts("ready");
     fflush(stdout);
     if (!fgets(line, sizeof line, stdin))

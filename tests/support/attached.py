@@ -74,7 +74,7 @@ class Seen:
 
     @classmethod
     def of(cls, pid: int, program: str) -> Seen:
-        """The state of a process: the code of its program and of the C library, its files, its size in KiB."""
+        """The state of a process: the code of its program and of the C library, its files, its memory in KiB."""
         memory = Memory(pid)
         code = {
             (m.path, m.start): memory.read(m.start, m.end - m.start)
@@ -84,8 +84,8 @@ class Seen:
         memory.close()
         files = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
         lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        size, resident = (int(lines[name].split()[0]) for name in ("VmSize", "VmRSS"))
-        return cls(code, files, lines["TracerPid"].strip(), size, resident)
+        size, anonymous, shared = (int(lines[name].split()[0]) for name in ("VmSize", "RssAnon", "RssShmem"))
+        return cls(code, files, lines["TracerPid"].strip(), size, anonymous + shared)
 
 
 def attach(

@@ -13,10 +13,7 @@ three times, each for a moment:
 from __future__ import annotations
 
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shadowgraph.agent import layout
@@ -24,8 +21,9 @@ from shadowgraph.agent.hooks import Placed, Request, lay_out, write_jumps
 from shadowgraph.agent.inject import Agent, Settings, find_agent, is_same_build, load, read_zones, start
 from shadowgraph.agent.kept import Kept, forget, moves_into, read_kept
 from shadowgraph.agent.standing import Restorers, Standing
-from shadowgraph.errors import StartError
+from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.image import Reason
+from shadowgraph.ops.borrowing import CALL_SECONDS, Judge, at_safe_place, borrowed, refuse_other_program
 from shadowgraph.ops.entering import (
     Choice,
     Chosen,
@@ -44,37 +42,19 @@ from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import ptrace
 from shadowgraph.target.limits import lifted
-from shadowgraph.target.memory import Memory, read_mappings
+from shadowgraph.target.memory import Memory, program_mark, read_mappings
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.running import vet_running
-from shadowgraph.target.stopping import StoppedProcess, is_alive, stop_thread, thread_state, threads_of
+from shadowgraph.target.stopping import StoppedProcess
 
-__all__ = ["Attachment", "Judge", "Verdict", "prepare"]
+__all__ = ["Attachment", "prepare"]
 
 _SYS_MUNMAP = 11
-_SAFE_SECONDS = 10.0
-_LOAD_SECONDS = 20.0
-_RETURN_SECONDS = 0.5
 _EMPTY_SECONDS = 2.0
 _PLACE_TRIES = 5
 _HEAD = b"\x4c\x89\x5c\x24\xd0\x4c\x8d\x1d"  # a thunk's first instructions, up to a displacement (patch/thunks.py)
 _HEAD_OFFSETS = (0, 5, 12)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a thread's stack holds neither the loader nor an allocator.
-
-    If not, ``returns_to`` is where the outermost of their functions returns to (0: unknown), ``where`` its name.
-    """
-
-    safe: bool
-    returns_to: int = 0
-    where: str = ""
-
-
-Judge = Callable[[ptrace.Registers], Verdict]
 
 
 @dataclass
@@ -89,6 +69,7 @@ class Attachment:
     selection: Selection
     settings: Settings
     known_modules: KnownModules
+    mark: bytes
     stops: list[float] = field(default_factory=list)
 
     @property
@@ -104,10 +85,22 @@ class Attachment:
         with lifted(self.pid):
             if module is None or not read_zones(self.memory, module)["arena"]:
                 module, agent = self._bring_in(module, settings, judge)
-            placed = self._place(agent.zones if agent else read_zones(self.memory, module))
-            for place in placed:
-                place.fill(self.memory)
-            return self._hook(module, agent, settings, placed)
+            try:
+                placed = self._place(agent.zones if agent else read_zones(self.memory, module))
+                for place in placed:
+                    place.fill(self.memory)
+                return self._hook(module, agent, settings, placed)
+            except BaseException:
+                self._undo(module)
+                raise
+
+    def _undo(self, module: Module) -> None:
+        """Leave a process that could not be attached to; the next one who attaches clears away what was mapped."""
+        try:
+            if program_mark(self.pid) == self.mark:
+                _clear_leftovers(self.pid, self.memory, module, self.stops)
+        except (ShadowgraphError, OSError):
+            pass  # it has ended, or cannot be stopped: what was wrong before is what the user needs to know
 
     def close(self) -> None:
         """Give the process's memory back."""
@@ -116,48 +109,9 @@ class Attachment:
     # --- the agent ---
 
     def _bring_in(self, module: Module | None, settings: Settings, judge: Judge) -> tuple[Module, Agent]:
-        with self._at_safe_place(judge) as thread:
+        with at_safe_place(self.pid, self.memory, self.mark, judge, self.stops) as thread:
             loaded = module or load(thread)
             return loaded, start(thread, loaded, settings, *self.chosen.caller)
-
-    @contextmanager
-    def _at_safe_place(self, judge: Judge) -> Iterator[RemoteThread]:
-        """Borrow a thread that holds no lock of the loader or an allocator."""
-        if _is_stopped(self.pid):
-            self._refuse_stopped_inside(judge)
-        deadline, where = time.monotonic() + _SAFE_SECONDS, ""
-        while True:
-            for tid in sorted(threads_of(self.pid), key=lambda tid: thread_state(self.pid, tid) != "S"):
-                began = time.monotonic()
-                registers = stop_thread(tid, pid=self.pid)
-                if registers is None:
-                    continue
-                try:
-                    verdict = _run_to_safe_place(tid, registers, judge)
-                    if verdict.safe:
-                        with RemoteThread(tid, self.memory, own_stack=True, seconds=_LOAD_SECONDS) as thread:
-                            yield thread
-                        return
-                    where = verdict.where
-                finally:
-                    ptrace.detach(tid)
-                    self.stops.append(time.monotonic() - began)
-            if time.monotonic() > deadline or not threads_of(self.pid):
-                raise StartError(
-                    f"process {self.pid}: for {_SAFE_SECONDS:g} seconds all its threads were in its loader or its "
-                    f"allocator ({where or 'it has ended'}), where nothing can be loaded; nothing was changed"
-                )
-
-    def _refuse_stopped_inside(self, judge: Judge) -> None:
-        """Of a process that a signal has stopped, no thread may be where it holds a lock: it would not release it."""
-        with StoppedProcess(self.pid) as stop:
-            verdicts = [judge(registers) for registers in stop.registers.values()]
-        inside = next((verdict for verdict in verdicts if not verdict.safe), None)
-        if inside is not None:
-            raise StartError(
-                f"process {self.pid} is stopped while a thread of it is in its loader or its allocator "
-                f"({inside.where}); let it run (kill -CONT {self.pid}) and try again"
-            )
 
     # --- the thunks ---
 
@@ -165,7 +119,7 @@ class Attachment:
         """Lay all thunks out in free memory, and map them. What runs may have taken a place in the meantime."""
         for _ in range(_PLACE_TRIES):
             placed = self._lay_out(zones)
-            with borrowed(self.pid, self.memory, self.stops, own_stack=False) as thread:
+            with borrowed(self.pid, self.memory, self.mark, self.stops, own_stack=False) as thread:
                 if self._map(thread, placed):
                     return placed
         raise StartError(f"process {self.pid} takes memory faster than room for thunks can be found in it")
@@ -202,6 +156,7 @@ class Attachment:
         deadline = time.monotonic() + _EMPTY_SECONDS
         while True:
             with StoppedProcess(self.pid) as stop:
+                refuse_other_program(self.pid, self.mark)
                 standing = Standing(stop, self.memory, restorers)
                 busy = [] if agent else self._in_agent(standing, module, zones["kept"])
                 if not busy:
@@ -266,7 +221,7 @@ class Attachment:
         new = {mapping.start for place in placed for mapping in place.mappings}
         places = list(standing.places())
         tid = next(iter(stop.registers))
-        with RemoteThread(tid, self.memory, own_stack=True, seconds=_LOAD_SECONDS) as thread:
+        with RemoteThread(tid, self.memory, own_stack=True, seconds=CALL_SECONDS) as thread:
             agent = start(thread, module, settings, *self.chosen.caller, entry="sg_renew")
             for kept in read_kept(self.memory, table):
                 if kept.base not in new and not _is_needed(kept, places):
@@ -312,6 +267,7 @@ def prepare(
     vet_running(pid)
     memory = _memory(pid)
     stops: list[float] = []
+    mark = program_mark(pid)
     try:
         module = find_agent(pid)
         if module is not None:
@@ -321,7 +277,7 @@ def prepare(
 
         def call(address: int) -> int:
             if address not in known:
-                with borrowed(pid, memory, stops) as thread:
+                with borrowed(pid, memory, mark, stops) as thread:
                     known[address] = thread.call(address)
             return known[address]
 
@@ -332,7 +288,7 @@ def prepare(
             for choice in chosen.choices.values()
             if (request := request_hooks(choice, capture, ids, refused)) is not None
         ]
-        return Attachment(pid, memory, chosen, requests, refused, selection, settings, known_modules, stops)
+        return Attachment(pid, memory, chosen, requests, refused, selection, settings, known_modules, mark, stops)
     except BaseException:
         memory.close()
         raise
@@ -384,62 +340,3 @@ def _clear_leftovers(pid: int, memory: Memory, module: Module, stops: list[float
         memory.write(zones["arena"] + fields[name][1], bytes(4))
     if any(kept.is_in_use for kept in read_kept(memory, zones["kept"])):
         stops.append(leave(pid)[0])
-
-
-@contextmanager
-def borrowed(pid: int, memory: Memory, stops: list[float], *, own_stack: bool = True) -> Iterator[RemoteThread]:
-    """Borrow a thread for system calls and functions that need no lock, wherever it stands."""
-    for tid in threads_of(pid):
-        began = time.monotonic()
-        if stop_thread(tid, pid=pid) is None:
-            continue
-        try:
-            with RemoteThread(tid, memory, own_stack=own_stack, seconds=_LOAD_SECONDS) as thread:
-                yield thread
-            return
-        finally:
-            ptrace.detach(tid)
-            stops.append(time.monotonic() - began)
-    raise StartError(f"process {pid} has just ended")
-
-
-def _is_stopped(pid: int) -> bool:
-    return any(thread_state(pid, tid) == "T" for tid in threads_of(pid))
-
-
-def _run_to_safe_place(tid: int, registers: ptrace.Registers, judge: Judge) -> Verdict:
-    """Let a stopped thread run until it has left the loader and the allocator, for a while; then it is stopped."""
-    deadline = time.monotonic() + _RETURN_SECONDS
-    verdict = judge(registers)
-    while not verdict.safe and verdict.returns_to and time.monotonic() < deadline:
-        ptrace.stop_at(tid, verdict.returns_to)
-        try:
-            ptrace.cont(tid)
-            arrived = _wait_for_arrival(tid, deadline)
-        finally:
-            if is_alive(tid, tid):
-                ptrace.stop_at(tid, 0)
-        if not arrived:
-            break
-        verdict = judge(ptrace.get_registers(tid))
-    return verdict
-
-
-def _wait_for_arrival(tid: int, deadline: float) -> bool:
-    """Until a thread stops at its mark; signals are delivered on the way. False if the time is over: it is stopped."""
-    asked = False
-    while True:
-        status = ptrace.wait_stop_now(tid)
-        if status is None:
-            if time.monotonic() > deadline and not asked:
-                ptrace.interrupt(tid)
-                asked = True
-            time.sleep(0.0001)
-        elif not os.WIFSTOPPED(status):
-            raise StartError(f"thread {tid} ended while it was being entered")
-        elif ptrace.event_of(status) == ptrace.EVENT_STOP:
-            return False
-        elif os.WSTOPSIG(status) == signal.SIGTRAP:
-            return True
-        else:
-            ptrace.cont(tid, os.WSTOPSIG(status))

@@ -13,7 +13,7 @@ from shadowgraph.agent.kept import read_kept, take_out
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.processes import runs
-from shadowgraph.target.memory import Memory
+from shadowgraph.target.memory import Memory, program_mark
 from shadowgraph.target.stopping import StoppedProcess
 
 __all__ = ["Leaving", "leave"]
@@ -72,8 +72,10 @@ def leave(pid: int, while_stopped: Callable[[], None] | None = None) -> tuple[fl
         zones = read_zones(memory, module)
         if not zones["kept"]:
             return 0.0, 0
-        restorers = Restorers.of(memory, zones)
+        restorers, mark = Restorers.of(memory, zones), program_mark(pid)
         with StoppedProcess(pid) as stop:
+            if program_mark(pid) != mark or find_agent(pid) != module:
+                return 0.0, 0  # it has executed another program
             blocks = [kept for kept in read_kept(memory, zones["kept"]) if kept.is_in_use]
             standing = Standing(stop, memory, restorers)
             standing.move([kept.moves for kept in blocks])

@@ -18,7 +18,8 @@ from shadowgraph.agent.inject import AGENT_PATH, Settings
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
 from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.vetting import AGENT_SONAME
-from shadowgraph.ops.attaching import Judge, prepare
+from shadowgraph.ops.attaching import prepare
+from shadowgraph.ops.borrowing import Judge
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from shadowgraph.image import lookup_dynamic
-from shadowgraph.ops.attaching import Verdict
+from shadowgraph.ops.borrowing import Verdict
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.stack.calls import LONGEST_CALL, call_target, stub_target
 from shadowgraph.stack.code import LoadedCode

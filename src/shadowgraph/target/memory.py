@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["PAGE", "Mapping", "Memory", "find_gap", "read_auxiliary_vector", "read_mappings"]
+__all__ = ["PAGE", "Mapping", "Memory", "find_gap", "program_mark", "read_auxiliary_vector", "read_mappings"]
 
 PAGE = 4096
 _USER_END = 0x7FFF_FFFF_F000
@@ -105,6 +105,18 @@ def read_auxiliary_vector(pid: int) -> dict[int, int]:
         data = file.read()
     words = memoryview(data).cast("Q")
     return {words[i]: words[i + 1] for i in range(0, len(words), 2) if words[i]}
+
+
+def program_mark(pid: int) -> bytes:
+    """What tells the program that a process runs from those that it runs before and after: its auxiliary vector.
+
+    It names places that the kernel chooses by chance for each exec. A :class:`Memory` is that of one program alone.
+    """
+    try:
+        with open(f"/proc/{pid}/auxv", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def find_gap(mappings: list[Mapping], low: int, high: int, size: int, reach: int = (1 << 31) - (1 << 20)) -> int | None:

@@ -20,6 +20,7 @@ __all__ = [
     "SYSTEM_CALL_STOP",
     "Registers",
     "TraceeEnded",
+    "can_stop_at",
     "cont",
     "cont_to_system_call",
     "detach",
@@ -284,6 +285,16 @@ def stop_at(tid: int, address: int) -> None:
     if address:
         _request(_POKEUSER, tid, _DEBUG_REGISTERS, address)
         _request(_POKEUSER, tid, _DEBUG_REGISTERS + 7 * 8, 1)
+
+
+def can_stop_at(tid: int, address: int) -> bool:
+    """Whether stop_at() is possible for an address."""
+    try:
+        stop_at(tid, address)
+        stop_at(tid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def event_of(status: int) -> int:

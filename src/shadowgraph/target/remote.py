@@ -20,13 +20,14 @@ from typing import NoReturn
 
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
-from shadowgraph.target.memory import AT_ENTRY, AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
+from shadowgraph.target.memory import AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
 from shadowgraph.target.shadow_stack import has_shadow_stack
 from shadowgraph.target.status import ignores, is_there
 
 __all__ = ["RemoteThread", "undisturbed"]
 
 _SYSCALL_INSTRUCTION = b"\x0f\x05"
+_ENDLESS_JUMP = b"\xeb\xfe"
 _RED_ZONE = 128
 _STACK_SIZE = 256 << 10
 _SYS_MMAP, _SYS_MUNMAP = 9, 11
@@ -66,9 +67,9 @@ class RemoteThread:
         self.memory = memory
         self._seconds = seconds
         self._own_stack = 0 if own_stack else None
-        # Where a call returns to, to be stopped there: the program's entry point, which is not run any more.
+        # Where a call returns to, to be stopped there. Should that fail, the thread stays there until its time is over.
         marked = own_stack and not ignores(memory.pid, signal.SIGTRAP)
-        self._mark = read_auxiliary_vector(memory.pid).get(AT_ENTRY, 0) if marked else 0
+        self._mark = _find_code(memory, _ENDLESS_JUMP) if marked else 0
         self._syscall_address = _find_system_call_instruction(memory)
 
     def __enter__(self) -> RemoteThread:
@@ -76,6 +77,8 @@ class RemoteThread:
         undisturbed(self._registers)
         self._extended = ptrace.get_extended_state(self.tid)
         self._mask = ptrace.get_signal_mask(self.tid)
+        if self._mark and not ptrace.can_stop_at(self.tid, self._mark):
+            self._mark = 0
         ptrace.set_signal_mask(self.tid, _ALL_SIGNALS & ~_TRAP_BIT if self._mark else _ALL_SIGNALS)
         self._shadow_stack = ptrace.get_shadow_stack(self.tid) if has_shadow_stack(self.tid) else 0
         self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
@@ -247,14 +250,21 @@ def undisturbed(registers: ptrace.Registers) -> bool:
 
 
 def _find_system_call_instruction(memory: Memory) -> int:
-    """Any two bytes `syscall` in executable memory will do, be they in the middle of another instruction."""
+    address = _find_code(memory, _SYSCALL_INSTRUCTION)
+    if not address:
+        raise StartError(f"process {memory.pid}: no system call instruction found in its memory")
+    return address
+
+
+def _find_code(memory: Memory, code: bytes) -> int:
+    """These bytes in executable memory, be they in the middle of another instruction; 0 if they are nowhere."""
     candidates = [mapping for mapping in read_mappings(memory.pid) if "x" in mapping.permissions]
     candidates.sort(key=lambda mapping: mapping.path != "[vdso]" and "libc" not in mapping.path)
     for mapping in candidates:
         try:
-            place = memory.read(mapping.start, mapping.end - mapping.start).find(_SYSCALL_INSTRUCTION)
+            place = memory.read(mapping.start, mapping.end - mapping.start).find(code)
         except OSError:  # [vsyscall] cannot be read
             continue
         if place >= 0:
             return mapping.start + place
-    raise StartError(f"process {memory.pid}: no system call instruction found in its memory")
+    return 0

@@ -23,8 +23,10 @@ def vet_running(pid: int) -> None:
         raise StartError(f"{pid} is a thread of process {group}; attach to that (--pid {group})")
     if pid == os.getpid():
         raise StartError(f"process {pid} is this recorder itself; name another process")
-    if status.get("State", "")[:1] in ("Z", "X") and _threads(pid) < 2:
-        raise StartError(f"process {pid} has ended already (it is a zombie waiting for its parent)")
+    if status.get("State", "")[:1] in ("Z", "X"):
+        if _threads(pid) < 2:
+            raise StartError(f"process {pid} has ended already (it is a zombie waiting for its parent)")
+        raise StartError(f"the first thread of process {pid} has ended before the others: nothing can be attached then")
     if _flags(pid) & _PF_KTHREAD:
         raise StartError(f"process {pid} ({status.get('Name', '')}) is a thread of the kernel, not a program")
     tracer = int(status.get("TracerPid", 0))
