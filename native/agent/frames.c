@@ -390,13 +390,13 @@ static void retire(struct sg_thread *thread, struct sg_frame *frame)
 
 /*
  * A function that must find its true return address has been tail-called: the calls that share the slot end here, and the
- * slot gets back what was in it. (dlsym finds its caller by it, setjmp keeps it.) Where a hardware shadow stack is on, it
- * has the site on top: it goes, too. rdssp does nothing where there is none, or where it is off.
+ * slot gets back what was in it. (dlsym finds its caller by it, setjmp keeps it.) What a hardware shadow stack has of the site
+ * goes in the entry path, since here it is below what has called this.
  */
 static void give_back_slot(struct sg_thread *thread, uint64_t *slot)
 {
     struct sg_frame *owner = sg_frames + (*slot - (uint64_t)sg_sites) / SG_STRIDE;
-    uint64_t now = sg_ticks(), shadow_stack = 0;
+    uint64_t now = sg_ticks();
     if (owner->slot != (uint64_t)slot)
         return;
     for (struct sg_frame *frame = tail_of(owner), *next; frame && frame != owner; frame = next) {
@@ -409,9 +409,6 @@ static void give_back_slot(struct sg_thread *thread, uint64_t *slot)
     owner->open->function = 0;
     *slot = owner->original;
     retire(thread, owner);
-    __asm__ volatile("rdsspq %0" : "+r"(shadow_stack));
-    if (shadow_stack)
-        __asm__ volatile("incsspq %0" : : "r"(1ull));
 }
 
 /* Where the true return address of a slot is, for runtimes that walk their stacks (V8 asks its embedder). */

@@ -215,8 +215,21 @@ sg_enter_aside:
     .cfi_def_cfa rsp, 8
     .cfi_restore rbp
     test rcx, rcx
+    jnz .Lenter_go
+    /*
+     * Where the slot has been given its caller's address back (give_back_slot), a hardware shadow stack still has the site on
+     * top: it goes, too, now that all C code has returned. rdssp does nothing where there is none, or where it is off.
+     */
+    xor eax, eax
+    rdsspq rax
+    test rax, rax
     jz .Lenter_pass
-    jmp .Lenter_go
+    mov rdx, [rax]
+    cmp rdx, [rsp]
+    je .Lenter_pass
+    mov eax, 1
+    incsspq rax
+    jmp .Lenter_pass
     .cfi_endproc
     .size sg_enter_aside, . - sg_enter_aside
     .globl sg_enter_aside_end
