@@ -203,7 +203,7 @@ def test_a_program_whose_library_is_missing_ends_as_it_would(tmp_path: Path) -> 
 
 def test_a_record_without_a_program_and_a_command_that_does_not_exist_are_explained() -> None:
     for arguments, said in (
-        (["record"], "missing argument 'PROGRAM'; see `shadowgraph record --help`"),
+        (["record"], "name a program to record, or a process with --pid"),
         (["reprot"], "no such command 'reprot'. Did you mean 'report'? See `shadowgraph --help`"),
         (["xyzzy"], "no such command 'xyzzy'; there are record, report, "),
     ):
