@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 
 from tests.support.native import load_build
+
+# A machine that is busy with other work fails no test by being slow.
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.load_profile("default")
 
 
 @pytest.fixture(scope="session", autouse=True)

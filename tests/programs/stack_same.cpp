@@ -4,6 +4,7 @@
  * pthread_cancel and pthread_exit. Prints names only, so that two runs can be compared; frames of other files are `-`.
  */
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

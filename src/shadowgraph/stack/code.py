@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
 
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.image import (
@@ -19,6 +22,7 @@ from shadowgraph.image import (
     read_unwind_table,
     reason_by_name,
 )
+from shadowgraph.image.padding import is_padding
 from shadowgraph.image.unwind_rows import UnwindRow, row_at
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.stack.frame import Lost
@@ -28,6 +32,8 @@ from shadowgraph.target.modules import Module, read_modules
 __all__ = ["CodeMap", "LoadedCode"]
 
 _DELETED = " (deleted)"
+# The most that functions are aligned to.
+_ALIGNMENT = 64
 _VDSO = "[vdso]"
 
 
@@ -42,7 +48,6 @@ class LoadedCode:
         self.bias = bias
         self.image = image
         self.functions = functions
-        self._unwind: UnwindTable | None = None
         self._rows: dict[int, tuple[UnwindRow, bool] | None] = {}
         self._functions: dict[int, int] = {}
         self._names: dict[int, str | None] = {}
@@ -53,10 +58,16 @@ class LoadedCode:
             self._rows[pc] = self._find_row(pc)
         return self._rows[pc]
 
+    @cached_property
+    def _unwind(self) -> UnwindTable:
+        return read_unwind_table(self.image)
+
+    def is_described(self, pc: int) -> bool:
+        """Whether the file has unwind information for an address of the process."""
+        return pc >= self.bias and self._unwind.index(pc - self.bias) >= 0
+
     def _find_row(self, pc: int) -> tuple[UnwindRow, bool] | None:
-        if self._unwind is None:
-            self._unwind = read_unwind_table(self.image)
-        address = pc - self.bias
+        address = self._behind_nops(pc) - self.bias
         fde = self._unwind.find(address) if address >= 0 else None
         if fde is None:
             return None
@@ -66,6 +77,20 @@ class LoadedCode:
             return row_at(fde, address), fde.cie.is_signal_frame
         except ValueError as error:
             raise Lost(f"the unwind information for {pc:#x} in {self.name} is damaged ({error})") from None
+
+    def _behind_nops(self, pc: int) -> int:
+        """Where a thread at an address gets to through nops that no unwind information is for, or the address itself.
+
+        Functions in assembly may run into the next one through what aligns it (__memmove_chk of glibc 2.41 does).
+        """
+        if pc < self.bias or self.is_described(pc):
+            return pc
+        row = int(np.searchsorted(self._unwind.start, np.uint64(pc - self.bias)))
+        if row == len(self._unwind):
+            return pc
+        following = int(self._unwind.start[row]) + self.bias
+        nops = self.text(pc, following) if following - pc < _ALIGNMENT else b""
+        return following if nops and is_padding(nops) else pc
 
     def function(self, pc: int) -> int:
         """The row in ``functions`` of the function at an address of the process, -1 if it is in none."""
