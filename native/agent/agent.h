@@ -68,10 +68,12 @@ SG_HIDDEN void sg_blocks_renew(void);
 SG_HIDDEN struct sg_frame *sg_holes_use(struct sg_thread *thread, struct sg_frame *below, uint64_t slot, int everywhere);
 SG_HIDDEN void sg_holes_give_back(struct sg_thread *thread, struct sg_frame *sentinel);
 
-/* frames.c */
+/* reaping.c */
 SG_HIDDEN int sg_frame_dead(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
 SG_HIDDEN int sg_frame_unwound(struct sg_thread *thread, struct sg_frame *frame);
 SG_HIDDEN void sg_frames_end(struct sg_thread *thread, uint64_t slot);
+
+/* frames.c */
 SG_HIDDEN uint64_t sg_resolve_return_address(uint64_t slot);
 
 /* values.c */
