@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shadowgraph.ops.recording import Result
+    from shadowgraph.ops.result import Result
 
 __all__ = ["summary_lines"]
 

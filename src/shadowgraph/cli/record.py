@@ -17,7 +17,8 @@ from shadowgraph.errors import ShadowgraphError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shadowgraph.ops.recording import Recording, Result
+    from shadowgraph.ops.recording import Recording
+    from shadowgraph.ops.result import Result
     from shadowgraph.ops.selection import Rule
     from shadowgraph.trace.finisher import Finisher
 

@@ -28,13 +28,13 @@ from shadowgraph.ops.entering import (
     Choice,
     Chosen,
     EnteredProcess,
-    FunctionIds,
     choose,
     complete,
     count_hooks,
     request_hooks,
     tell_runtimes,
 )
+from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave
 from shadowgraph.ops.processes import shares

@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
 from shadowgraph.image.runtimes import V8_RESOLVER
+from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
@@ -48,37 +48,6 @@ _EXEC_FUNCTIONS = (
 _CLONE = ("clone", layout.FLAG_CLONE, 0)
 _EXIT_FUNCTIONS = (("_exit", layout.FLAG_EXIT, 0), ("_Exit", layout.FLAG_EXIT, 0))
 _LOADER_NOTE = "_dl_debug_state"
-
-
-class FunctionIds:
-    """Numbers for functions, the same for a module in every process of a recording."""
-
-    def __init__(self) -> None:
-        self._ids: dict[tuple[str, int], int] = {}
-        self.modules: dict[str, int] = {}
-        self.traced_modules: set[str] = set()  # those of which any function is hooked for more than our own needs
-        self.new_functions: list[tuple[int, str, int, int, int]] = []
-        self.new_modules: list[tuple[int, str, str]] = []
-        self.new_values: list[dict[str, Any]] = []
-
-    def module(self, path: str, name: str) -> int:
-        """The number of a module."""
-        if path not in self.modules:
-            self.modules[path] = len(self.modules)
-            self.new_modules.append((self.modules[path], path, name))
-        return self.modules[path]
-
-    def function(self, path: str, address: int, name: str, size: int) -> int:
-        """The number of a function, 1 or more."""
-        key = (path, address)
-        known = self._ids.get(key)
-        if known is None:
-            known = len(self._ids) + 1
-            if known >= layout.ESCAPE_FIRST:
-                raise StartError("more functions than a trace can number (16,776,959); choose fewer with -f or -m")
-            self._ids[key] = known
-            self.new_functions.append((known, name, self.modules[path], address, size))
-        return known
 
 
 @dataclass

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["filters_of", "find_process", "find_thread", "runs", "shares", "start_time"]
+from shadowgraph.errors import StartError
+
+__all__ = ["end_told", "filters_of", "find_process", "find_thread", "runs", "shares", "start_time"]
 
 _ARENA = b"memfd:shadowgraph"
 
@@ -13,6 +17,29 @@ _ARENA = b"memfd:shadowgraph"
 def runs(pid: int) -> bool:
     """Whether a process runs: any of its threads. The first one is a zombie when it has ended before the others."""
     return start_time(pid) is not None
+
+
+@contextmanager
+def end_told(pid: int) -> Iterator[None]:
+    """If the process ends in here, say so: whatever was to be done with it finds no such process, or no such file."""
+    try:
+        yield
+    except (StartError, OSError) as error:
+        # A thread that is not there any more is the first sign of a process that is being killed.
+        if runs(pid) and not (isinstance(error, ProcessLookupError) and _ends_within(pid, seconds=1)):
+            raise
+        raise StartError(f"process {pid} ended before it could be attached to") from None
+
+
+def _ends_within(pid: int, seconds: float) -> bool:
+    try:
+        file = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([file], [], [], seconds)[0])
+    finally:
+        os.close(file)
 
 
 def start_time(pid: int) -> int | None:

@@ -6,88 +6,40 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.inject import AGENT_PATH, Settings
-from shadowgraph.errors import ShadowgraphError, StartError, UsageError
-from shadowgraph.image import SENTENCES, Reason
-from shadowgraph.image.vetting import AGENT_SONAME
+from shadowgraph.agent.inject import Settings
+from shadowgraph.errors import ShadowgraphError, StartError
+from shadowgraph.image import Reason
 from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.borrowing import Judge
 from shadowgraph.ops.drain import Drain, Numbering, process_command
-from shadowgraph.ops.entering import EnteredProcess, FunctionIds, enter, hook_modules
+from shadowgraph.ops.entered_image import EnteredImage
+from shadowgraph.ops.entering import EnteredProcess, enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
+from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving
-from shadowgraph.ops.processes import find_thread, runs, shares
-from shadowgraph.ops.selection import Selection, nearest_names
+from shadowgraph.ops.processes import end_told, runs
+from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
+from shadowgraph.ops.result import Result
+from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
 from shadowgraph.target.exits import ExitWatch
-from shadowgraph.target.modules import read_modules
 from shadowgraph.target.vet import vet_process
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
 
-__all__ = ["Recording", "Result"]
+__all__ = ["Recording"]
 
 _IDLE_SECONDS = 0.02
 _LOOK_SECONDS = 0.05
 _NOTE_SECONDS = 1.0
-# By which a user may mean the agent's two builds.
-_AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
-
-
-@dataclass
-class Result:
-    """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``).
-
-    ``stood_still`` has, for a process that was attached to, for how many seconds it was stopped each time.
-    ``largest_library`` is where the program's code may be if none of what was hooked has been called.
-    """
-
-    status: int
-    runs_on: bool
-    hooked: int
-    refused: dict[Reason, int]
-    notes: list[str]
-    stopped: str | None
-    stood_still: tuple[float, ...] = ()
-    largest_library: str = ""
-
-
-@dataclass
-class _Image:
-    """One executed program: the process that was entered, and those that forked from it."""
-
-    process: EnteredProcess
-    drain: Drain
-
-    def lives(self) -> bool:
-        """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
-        return shares(self.process.pid, self.drain.arena.inode) or bool(self.sharing())
-
-    def sharing(self) -> list[int]:
-        """The processes that share the arena."""
-        inode = self.drain.arena.inode
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and shares(int(name), inode)]
-
-
-@contextmanager
-def _end_told(pid: int) -> Iterator[None]:
-    """If the process ends in here, say so: whatever was to be done with it finds no such process, or no such file."""
-    try:
-        yield
-    except (StartError, OSError):
-        if runs(pid):
-            raise
-        raise StartError(f"process {pid} ended before it could be attached to") from None
 
 
 class Recording:
@@ -118,7 +70,7 @@ class Recording:
         self.known_modules = KnownModules()
         self.ids = FunctionIds()
         self.numbering = Numbering()
-        self.images: list[_Image] = []
+        self.images: list[EnteredImage] = []
         self.notes: list[str] = []
         self.refused: dict[Reason, int] = {}
         self.hooked = 0
@@ -166,14 +118,18 @@ class Recording:
         """
         self._main_pid, self._attached = pid, True
         self.spool.append("clock", clock_pair(self.tick_base))
-        with _end_told(pid):
+        with end_told(pid):
             attachment = prepare(
                 pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
             )
             try:
-                self._refuse_agent(pid)
+                refuse_agent(self.selection, pid)
                 if not attachment.wanted and not self.selection.names_modules():
-                    raise StartError(self._nothing_hooked(attachment.chosen.executable.path, attachment.refused))
+                    raise StartError(
+                        nothing_hooked(
+                            self.selection, self.known_modules, attachment.chosen.executable.path, attachment.refused
+                        )
+                    )
                 process = attachment.carry_out(judge)
             finally:
                 attachment.close()
@@ -211,14 +167,8 @@ class Recording:
             self.notes,
             stopped,
             tuple(self._stood_still),
-            self._largest_library(),
+            largest_library(self.known_modules, self.ids),
         )
-
-    def _largest_library(self) -> str:
-        """The name of the library with the most code of those met that had none of its functions hooked, or nothing."""
-        others = [known for known in self.known_modules.all() if known.path not in self.ids.traced_modules]
-        sizes = {os.path.basename(known.path): sum(len(text.data) for text in known.image.text) for known in others}
-        return max(sizes, key=lambda name: sizes[name], default="")
 
     def _abandon(self, pid: int) -> None:
         """The program could not be entered: nothing of it has run yet, so it is ended rather than left untraced."""
@@ -247,12 +197,12 @@ class Recording:
             vet_process(pid)
         launch.run_to_entry(pid)
         if first:
-            self._refuse_agent(pid)
+            refuse_agent(self.selection, pid)
         process = enter(
             pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
         )
         if first and process.hooked == 0 and not self.selection.names_modules():
-            raise StartError(self._nothing_hooked(process.program, process.refused))
+            raise StartError(nothing_hooked(self.selection, self.known_modules, process.program, process.refused))
         self._add(process)
         ptrace.detach(pid)
 
@@ -265,46 +215,11 @@ class Recording:
             return self._new_process(pid, parent, command, start)
 
         drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, new_process)
-        self.images.append(_Image(process, drain))
+        self.images.append(EnteredImage(process, drain))
         self.hooked += process.hooked
         for reason, count in process.refused.items():
             self.refused[reason] = self.refused.get(reason, 0) + count
-        self._append_functions()
-
-    def _refuse_agent(self, pid: int) -> None:
-        """Refuse rules that name the agent (R27), unless the program has a library of that name itself."""
-        rules = [rule for rule in self.selection.rules if rule.include and rule.module_text in _AGENT_NAMES]
-        names = {module.name for module in read_modules(pid)} if rules else set()
-        for rule in rules:
-            if rule.module_text not in names:
-                reason = SENTENCES[Reason.SHADOWGRAPH_AGENT]
-                raise UsageError(f"{rule.text}: nothing of {rule.module_text} can be hooked: {reason}")
-
-    def _nothing_hooked(self, program: str, refused: dict[Reason, int]) -> str:
-        wanted = [rule.text for rule in self.selection.rules if rule.include]
-        if wanted and not self.selection.matched & set(wanted):
-            names = (name for known in self.known_modules.all() for name in known.readable_names())
-            return f"{program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}"
-        which = f"that match {', '.join(wanted)}" if wanted else "chosen"
-        why = max(refused, key=lambda reason: refused[reason], default=None)
-        reason = SENTENCES[why] if why is not None else "none is left"
-        return f"{program}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
-
-    def _append_functions(self) -> None:
-        if self.ids.new_modules:
-            rows = [{"module": number, "path": path, "name": name} for number, path, name in self.ids.new_modules]
-            self.spool.append("modules", rows)
-            self.ids.new_modules.clear()
-        if self.ids.new_functions:
-            columns = zip(*self.ids.new_functions, strict=True)
-            self.spool.append(
-                "functions", dict(zip(("id", "name", "module", "address", "size"), map(list, columns), strict=True))
-            )
-            self.ids.new_functions.clear()
-        if self.ids.new_values:
-            self.spool.append("values", self.ids.new_values)
-            self.captured += len(self.ids.new_values)
-            self.ids.new_values.clear()
+        self.captured += self.ids.append_new(self.spool)
 
     def _new_process(self, pid: int, parent: int, command: str, start: int) -> int:
         number = self.numbering.processes
@@ -318,14 +233,6 @@ class Recording:
         }
         self.spool.append("processes", [row])
         return number
-
-    def _note_captures(self) -> None:
-        """Say which specifications of values were for nothing."""
-        for rule in self.capture.rules:
-            if rule.text not in self.capture.matched:
-                self.notes.append(f"--args {rule.text!r} matched no traced function")
-        if self.capture.automatic and not self.captured:
-            self.notes.append("--auto-args found no debug information for the traced functions (build with -g)")
 
     # --- the loop ---
 
@@ -396,7 +303,7 @@ class Recording:
         for pid in ended:
             self._exits.ended.pop(pid, None)  # the number may be given to another process
 
-    def _retire(self, image: _Image) -> None:
+    def _retire(self, image: EnteredImage) -> None:
         """Nobody shares the arena any more: the last of it, and its memory is free."""
         image.drain.take()
         image.drain.finish(self._now())
@@ -405,11 +312,11 @@ class Recording:
     def _anybody_left(self) -> bool:
         return bool(self._execs or self.images)
 
-    def _answer_events(self, image: _Image) -> None:
+    def _answer_events(self, image: EnteredImage) -> None:
         events = image.drain.arena.events
         for index in np.flatnonzero(events["state"] == layout.EVENT_ASKED).tolist():
             event = events[index]
-            kind, pid, tid = int(event["kind"]), *_who_asks(image, event)
+            kind, pid, tid = int(event["kind"]), *image.who_asks(event)
             try:
                 if kind in (layout.EVENT_EXEC, layout.EVENT_LOADED):
                     refuse_confined(pid)
@@ -436,7 +343,7 @@ class Recording:
         ptrace.stop(tid)
         ptrace.detach(tid)
 
-    def _hook_loaded(self, image: _Image, pid: int, tid: int) -> None:
+    def _hook_loaded(self, image: EnteredImage, pid: int, tid: int) -> None:
         """New modules are mapped, and nothing of them has run: hook them before the loader goes on."""
         ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
         ptrace.stop(tid)
@@ -444,7 +351,7 @@ class Recording:
             before = image.process.hooked
             hook_modules(tid, image.process, self.selection, self.capture, self.known_modules, self.ids)
             self.hooked += image.process.hooked - before
-            self._append_functions()
+            self.captured += self.ids.append_new(self.spool)
         finally:
             ptrace.detach(tid)
 
@@ -518,12 +425,8 @@ class Recording:
             image.drain.arena.header["controller_pid"] = 0
             image.drain.finish(self._now())
             image.drain.arena.answer()
-        for rule in self.selection.rules:
-            if rule.text not in self.selection.matched:
-                ours = rule.include and rule.module is not None and rule.module(AGENT_PATH.name)
-                hint = "; Shadowgraph's own code is never traced" if ours else ""
-                self._note(f"no function matched {rule.text}{hint}")
-        self._note_captures()
+        for note in [*unmatched(self.selection), *unused(self.capture, self.captured)]:
+            self._note(note)
         build_ids = {known.path: known.image.build_id for known in self.known_modules.all()}
         self.spool.append("metadata", {"build_ids": build_ids})
         end: dict[str, Any] = {"tick": self._now(), "reason": "stopped" if self.stop else "exited"}
@@ -532,10 +435,3 @@ class Recording:
         if self.spool.stopped:
             end["reason"] = self.spool.stopped
         self.spool.append("end", end)
-
-
-def _who_asks(image: _Image, event: Any) -> tuple[int, int]:
-    """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""
-    pid, tid = int(event["pid"]), int(event["tid"])
-    real = image.drain.pid_of(pid)
-    return (pid, tid) if real is None or real == pid else (real, find_thread(real, tid) or tid)

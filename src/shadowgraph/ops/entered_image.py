@@ -1,0 +1,36 @@
+"""One executed program that is being recorded."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from shadowgraph.ops.drain import Drain
+from shadowgraph.ops.entering import EnteredProcess
+from shadowgraph.ops.processes import find_thread, shares
+
+__all__ = ["EnteredImage"]
+
+
+@dataclass
+class EnteredImage:
+    """One executed program: the process that was entered, and those that forked from it."""
+
+    process: EnteredProcess
+    drain: Drain
+
+    def lives(self) -> bool:
+        """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
+        return shares(self.process.pid, self.drain.arena.inode) or bool(self.sharing())
+
+    def sharing(self) -> list[int]:
+        """The processes that share the arena."""
+        inode = self.drain.arena.inode
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and shares(int(name), inode)]
+
+    def who_asks(self, event: Any) -> tuple[int, int]:
+        """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""
+        pid, tid = int(event["pid"]), int(event["tid"])
+        real = self.drain.pid_of(pid)
+        return (pid, tid) if real is None or real == pid else (real, find_thread(real, tid) or tid)

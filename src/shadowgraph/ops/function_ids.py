@@ -1,0 +1,55 @@
+"""The numbers of functions and modules in one recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shadowgraph.agent import layout
+from shadowgraph.errors import StartError
+from shadowgraph.trace.spool_writer import SpoolWriter
+
+__all__ = ["FunctionIds"]
+
+
+class FunctionIds:
+    """Numbers for functions, the same for a module in every process of a recording."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, int], int] = {}
+        self.modules: dict[str, int] = {}
+        self.traced_modules: set[str] = set()  # those of which any function is hooked for more than our own needs
+        self.new_functions: list[tuple[int, str, int, int, int]] = []
+        self.new_modules: list[tuple[int, str, str]] = []
+        self.new_values: list[dict[str, Any]] = []
+
+    def module(self, path: str, name: str) -> int:
+        """The number of a module."""
+        if path not in self.modules:
+            self.modules[path] = len(self.modules)
+            self.new_modules.append((self.modules[path], path, name))
+        return self.modules[path]
+
+    def function(self, path: str, address: int, name: str, size: int) -> int:
+        """The number of a function, 1 or more."""
+        key = (path, address)
+        known = self._ids.get(key)
+        if known is None:
+            known = len(self._ids) + 1
+            if known >= layout.ESCAPE_FIRST:
+                raise StartError("more functions than a trace can number (16,776,959); choose fewer with -f or -m")
+            self._ids[key] = known
+            self.new_functions.append((known, name, self.modules[path], address, size))
+        return known
+
+    def append_new(self, spool: SpoolWriter) -> int:
+        """Tell the spool of what has got numbers since the last time; returns how many capture values."""
+        if self.new_modules:
+            spool.append("modules", [{"module": row[0], "path": row[1], "name": row[2]} for row in self.new_modules])
+        if self.new_functions:
+            columns = map(list, zip(*self.new_functions, strict=True))
+            spool.append("functions", dict(zip(("id", "name", "module", "address", "size"), columns, strict=True)))
+        if self.new_values:
+            spool.append("values", self.new_values)
+        captured = len(self.new_values)
+        self.new_modules, self.new_functions, self.new_values = [], [], []
+        return captured

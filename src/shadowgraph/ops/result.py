@@ -1,0 +1,27 @@
+"""What a recording leaves behind beside its trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shadowgraph.image import Reason
+
+__all__ = ["Result"]
+
+
+@dataclass
+class Result:
+    """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``).
+
+    ``stood_still`` has, for a process that was attached to, for how many seconds it was stopped each time.
+    ``largest_library`` is where the program's code may be if none of what was hooked has been called.
+    """
+
+    status: int
+    runs_on: bool
+    hooked: int
+    refused: dict[Reason, int]
+    notes: list[str]
+    stopped: str | None
+    stood_still: tuple[float, ...] = ()
+    largest_library: str = ""
