@@ -61,7 +61,7 @@ def open_names(path: str) -> Counter[str]:
 def test_a_program_killed_at_any_moment_ends_its_recording_with_its_status(start: list[str], tmp_path: Path) -> None:
     command = start + counted()
     whole = moments_of(command, tmp_path)
-    moments = some(1, whole.begun - NEAR, 4) + some(whole.begun + NEAR, whole.moments - 40, 4)
+    moments = some(1, whole.begun - NEAR, 3) + some(whole.begun + NEAR, whole.moments - 40, 3)
     results = kill_at("program", tmp_path, moments, command)
     assert len(results) == len(moments)
     seen = Counter[str]()
@@ -81,7 +81,7 @@ def test_a_program_killed_at_any_moment_ends_its_recording_with_its_status(start
 def test_a_recorder_killed_at_any_moment_leaves_what_it_wrote(start: list[str], tmp_path: Path) -> None:
     command = start + counted()
     whole = moments_of(command, tmp_path)
-    moments = some(1, whole.begun - NEAR, 2) + some(whole.begun + NEAR, whole.moments - 1, 5)
+    moments = some(1, whole.begun - NEAR, 1) + some(whole.begun + NEAR, whole.moments - 1, 4)
     for moment, killed in zip(moments, kill_at("recorder", tmp_path, moments, command), strict=True):
         if killed.moments < moment:  # it was done before, having had less to write
             assert (killed.output, killed.recorder, killed.others) == (OUTPUT, STATUS, [])
