@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 
 import pytest
@@ -22,12 +21,7 @@ int main(int count, char **words) { return first(count); }
 """
 
 
-@pytest.fixture(autouse=True)
-def _needs_libdw():
-    try:
-        ctypes.CDLL("libdw.so.1")
-    except OSError:
-        pytest.skip("libdw1 is not installed")
+pytestmark = pytest.mark.usefixtures("needs_libdw")
 
 
 @pytest.mark.parametrize("flags", ["-g", "-g -O2", "-g -gdwarf-4", "-g -O2 -gz", "-g -gsplit-dwarf"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import random
 
 import pytest
@@ -13,13 +12,7 @@ from shadowgraph.image.signatures import Signature, has_source_signature, read_s
 from shadowgraph.image.value_types import PassedAs, ValueKind
 from tests.support.elf_files import compile_text, run, symbol_addresses
 
-
-@pytest.fixture(autouse=True)
-def _needs_libdw():
-    try:
-        ctypes.CDLL("libdw.so.1")
-    except OSError:
-        pytest.skip("libdw1 is not installed")
+pytestmark = pytest.mark.usefixtures("needs_libdw")
 
 
 C_SOURCE = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import random
 import re
 from dataclasses import dataclass
@@ -70,12 +69,7 @@ OTHERS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _needs_libdw() -> None:
-    try:
-        ctypes.CDLL("libdw.so.1")
-    except OSError:
-        pytest.skip("libdw1 is not installed")
+pytestmark = pytest.mark.usefixtures("needs_libdw")
 
 
 def shown(pattern: str, n: int) -> str:

@@ -53,23 +53,22 @@ class Cursor:
 
     def uleb(self) -> int:
         """An unsigned LEB128 number."""
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
+        return self._leb()[0]
 
     def sleb(self) -> int:
         """A signed LEB128 number."""
-        value = shift = 0
+        value, bits = self._leb()
+        return value - (1 << bits) if value >> (bits - 1) else value
+
+    def _leb(self) -> tuple[int, int]:
+        """A LEB128 number as if it were unsigned, and how many bits it was written with."""
+        value = bits = 0
         while True:
             byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
+            value |= (byte & 0x7F) << bits
+            bits += 7
             if byte < 0x80:
-                return value - (1 << shift) if byte & 0x40 else value
+                return value, bits
 
     def block(self) -> bytes:
         """A length as ULEB128 and that many bytes."""
