@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from shadowgraph.target.modules import read_modules
 from tests.attach.conftest import built
-from tests.support.attached import Running, Seen, attached, recorded_calls
+from tests.support.attached import KNOWN_MODULES, Running, Seen, attached, recorded_calls
 
 
 def test_threads_among_the_overwritten_bytes_go_on_in_the_thunks() -> None:
@@ -61,7 +62,12 @@ def in_flight(process: object) -> int:
 def hooked_names(path: str, process: object) -> set[str]:
     """The functions of the program that are hooked."""
     hooks = next(hooks for hooks in process.hooks if hooks.module.path == path)  # type: ignore[attr-defined]
-    from tests.support.attached import KNOWN_MODULES
-
     functions = KNOWN_MODULES.get(hooks.module).functions
     return {functions.name(row) for row in hooks.thunks.chosen.tolist()}
+
+
+def address_of(pid: int, path: str, function: str) -> int:
+    """Where a function of the program begins in a process."""
+    module = next(module for module in read_modules(pid) if module.path == path)
+    known = KNOWN_MODULES.get(module)
+    return int(known.functions.start[known.functions.find_name(function)[0]]) + known.bias(module)

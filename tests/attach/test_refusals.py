@@ -152,3 +152,14 @@ def test_functions_that_do_not_exist_leave_the_process_untouched() -> None:
         assert "no function matches no_such_function" in ended.sentence
         assert "agent" not in Path(f"/proc/{running.pid}/maps").read_text()
         assert running.end() == ["wrong 0 worked 1"]
+
+
+@pytest.mark.parametrize("more", [[], ["thread"]])
+def test_a_thread_that_stays_in_the_loader_keeps_the_agent_out_for_a_bounded_time(more: list[str]) -> None:
+    with Running([built("attach_loader"), *more]) as running:
+        ended = attach_to(running.pid)
+        assert "has been in its loader (dl_iterate_phdr) for 10 seconds" in ended.sentence
+        assert ended.sentence.endswith("nothing was changed")
+        assert ended.status == 125
+        assert "agent" not in Path(f"/proc/{running.pid}/maps").read_text()
+        assert running.end() == ["saw objects 1"]

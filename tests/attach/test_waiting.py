@@ -40,7 +40,7 @@ def test_threads_in_each_blocking_system_call_are_not_disturbed() -> None:
         assert running.end() == EXPECTED
 
 
-@pytest.mark.parametrize("what", ["read", "sleep", "futex", "epoll", "poll"])
+@pytest.mark.parametrize("what", ["read", "epoll", "poll"])
 def test_registers_signals_and_vectors_of_a_waiting_thread_are_as_they_were(what: str) -> None:
     path = program("manners_waiting")
     lines = []

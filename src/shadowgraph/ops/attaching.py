@@ -126,6 +126,8 @@ class Attachment:
 
     def _lay_out(self, zones: dict[str, int]) -> list[Placed]:
         mappings = read_mappings(self.pid)
+        if not mappings:
+            raise StartError(f"process {self.pid} has just ended")
         placed = []
         for choice, request in self.requests:
             bias = choice.known.bias(choice.module)

@@ -27,12 +27,14 @@ _RETURN_SECONDS = 0.5
 class Verdict:
     """Whether a thread's stack holds neither the loader nor an allocator.
 
-    If not, ``returns_to`` is where the outermost of their functions returns to (0: unknown), ``where`` its name.
+    If not, ``returns_to`` is where the outermost of their functions returns to (0: unknown), ``where`` its name, and
+    ``in_loader`` tells whether it may hold the loader's lock, which is not always released soon.
     """
 
     safe: bool
     returns_to: int = 0
     where: str = ""
+    in_loader: bool = False
 
 
 Judge = Callable[[ptrace.Registers], Verdict]
@@ -63,6 +65,8 @@ def at_safe_place(pid: int, memory: Memory, mark: bytes, judge: Judge, stops: li
     """Borrow a thread that holds no lock of the loader or an allocator."""
     if _is_stopped(pid):
         _refuse_stopped_inside(pid, judge)
+    else:
+        _wait_for_loader(pid, judge, stops)
     deadline, where = time.monotonic() + _SAFE_SECONDS, ""
     while True:
         for tid in sorted(threads_of(pid), key=lambda tid: thread_state(pid, tid) != "S"):
@@ -86,6 +90,34 @@ def at_safe_place(pid: int, memory: Memory, mark: bytes, judge: Judge, stops: li
                 f"process {pid}: for {_SAFE_SECONDS:g} seconds all its threads were in its loader or its "
                 f"allocator ({where or 'it has ended'}), where nothing can be loaded; nothing was changed"
             )
+        time.sleep(0.001)
+
+
+def _wait_for_loader(pid: int, judge: Judge, stops: list[float]) -> None:
+    """Until each thread has been seen outside of the loader.
+
+    One that stays there (in a constructor that waits, say) holds a lock that ours would wait for, with others held.
+    """
+    deadline = time.monotonic() + _SAFE_SECONDS
+    left = set(threads_of(pid))
+    while left:
+        for tid in sorted(left & set(threads_of(pid))):
+            began = time.monotonic()
+            registers = stop_thread(tid, pid=pid)
+            if registers is None:
+                left.discard(tid)
+                continue
+            verdict = judge(registers)
+            ptrace.detach(tid)
+            stops.append(time.monotonic() - began)
+            if verdict.safe or not verdict.in_loader:
+                left.discard(tid)
+            elif time.monotonic() > deadline:
+                raise StartError(
+                    f"thread {tid} of process {pid} has been in its loader ({verdict.where}) for {_SAFE_SECONDS:g} "
+                    "seconds, where nothing else can be loaded; nothing was changed"
+                )
+        left &= set(threads_of(pid))
         time.sleep(0.001)
 
 

@@ -85,7 +85,8 @@ class SafePlace:
             if name is not None:
                 above = frames[index + 1] if index + 1 < len(frames) else None
                 known = above is not None and above.kind is FrameKind.FUNCTION
-                return Verdict(False, above.pc if known and above is not None else 0, name)
+                in_loader = any(self._in_loader(frames, at) for at in range(index + 1))
+                return Verdict(False, above.pc if known and above is not None else 0, name, in_loader)
         if lost_at is not None and self._on_rest_of_stack(lost_at):
             return Verdict(False, 0, "perhaps: its stack cannot be followed to its end")
         return Verdict(True)
@@ -108,6 +109,12 @@ class SafePlace:
         if self._is_allocator(code):
             return f"{code.name}!{frame.function or hex(frame.pc)}"
         return self._inside_c_library(frames, index, code, names)
+
+    def _in_loader(self, frames: list[Frame], index: int) -> bool:
+        """Whether a frame is of the loader, or of a function that is called with its lock held."""
+        frame = frames[index]
+        in_library = frame.module is not None and _is_loader(frame.module)
+        return in_library or (frame.function or "").split("@")[0] in _LOADER
 
     def _inside_c_library(self, frames: list[Frame], index: int, code: LoadedCode, names: set[str]) -> str | None:
         """A function of the C library that nobody can name, called from outside of it; or a thread that only ends."""
