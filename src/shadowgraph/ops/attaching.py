@@ -71,6 +71,7 @@ class Attachment:
     known_modules: KnownModules
     mark: bytes
     stops: list[float] = field(default_factory=list)
+    _former: set[tuple[int, int]] = field(default_factory=set)
 
     @property
     def wanted(self) -> int:
@@ -165,6 +166,7 @@ class Attachment:
                     process = self._write(stop, standing, module, agent, settings, placed)
             self.stops.append(stop.stood_still)
             if not busy:
+                self._unmap_former()
                 return process
             if time.monotonic() > deadline:
                 raise StartError(
@@ -225,13 +227,20 @@ class Attachment:
         tid = next(iter(stop.registers))
         with RemoteThread(tid, self.memory, own_stack=True, seconds=CALL_SECONDS) as thread:
             agent = start(thread, module, settings, *self.chosen.caller, entry="sg_renew")
-            for kept in read_kept(self.memory, table):
-                if kept.base not in new and not _is_needed(kept, places):
-                    forget(self.memory, table, kept)
-                    for base, size in kept.mappings:
-                        thread.system_call(_SYS_MUNMAP, base, size)
+        for kept in read_kept(self.memory, table):
+            if kept.base not in new and not _is_needed(kept, places):
+                forget(self.memory, table, kept)
+                self._former.update(kept.mappings)
         _clear_thread_words(stop, self.memory, agent.zones["thread_word"])
         return agent
+
+    def _unmap_former(self) -> None:
+        """Give the memory of former thunks back: no thread was in them, and nothing leads there any more."""
+        if not self._former:
+            return
+        with borrowed(self.pid, self.memory, self.mark, self.stops, own_stack=False) as thread:
+            for base, size in self._former:
+                thread.system_call(_SYS_MUNMAP, base, size)
 
 
 def _is_needed(kept: Kept, places: list[int]) -> bool:
@@ -275,15 +284,13 @@ def prepare(
         if module is not None:
             _refuse_in_use(pid, memory, module)
             _clear_leftovers(pid, memory, module, stops)
-        known: dict[int, int] = {}
-
-        def call(address: int) -> int:
-            if address not in known:
-                with borrowed(pid, memory, mark, stops) as thread:
-                    known[address] = thread.call(address)
-            return known[address]
-
-        chosen = choose(memory, call, selection, known_modules, follow=follow)
+        # Chosen twice: what has to be called in the process is found out first, and called at one stop.
+        asked: dict[int, int] = {}
+        choose(memory, lambda address: asked.setdefault(address, 0), selection, known_modules, follow=follow)
+        if asked:
+            with borrowed(pid, memory, mark, stops) as thread:
+                asked = {address: thread.call(address) for address in asked}
+        chosen = choose(memory, lambda address: asked.get(address, 0), selection, known_modules, follow=follow)
         refused: dict[Reason, int] = {}
         requests = [
             (choice, request)

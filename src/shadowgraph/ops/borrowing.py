@@ -21,6 +21,7 @@ __all__ = ["CALL_SECONDS", "Judge", "Verdict", "at_safe_place", "borrowed", "ref
 CALL_SECONDS = 20.0
 _SAFE_SECONDS = 10.0
 _RETURN_SECONDS = 0.5
+_SOME_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def borrowed(
 @contextmanager
 def at_safe_place(pid: int, memory: Memory, mark: bytes, judge: Judge, stops: list[float]) -> Iterator[RemoteThread]:
     """Borrow a thread that holds no lock of the loader or an allocator."""
+    _learn(pid, judge, stops)
     if _is_stopped(pid):
         _refuse_stopped_inside(pid, judge)
     else:
@@ -91,6 +93,17 @@ def at_safe_place(pid: int, memory: Memory, mark: bytes, judge: Judge, stops: li
                 f"allocator ({where or 'it has ended'}), where nothing can be loaded; nothing was changed"
             )
         time.sleep(0.001)
+
+
+def _learn(pid: int, judge: Judge, stops: list[float]) -> None:
+    """Have some threads judged that run on meanwhile, so that the files on their stacks are read while none waits."""
+    for tid in threads_of(pid)[:_SOME_THREADS]:
+        began = time.monotonic()
+        registers = stop_thread(tid, pid=pid)
+        if registers is not None:
+            ptrace.detach(tid)
+            stops.append(time.monotonic() - began)
+            judge(registers)
 
 
 def _wait_for_loader(pid: int, judge: Judge, stops: list[float]) -> None:
