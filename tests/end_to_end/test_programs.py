@@ -9,7 +9,7 @@ from tests.support.graphs import Graph, differences, read_graph
 from tests.support.recording import built, plain_run, record, refused_names, usual
 
 # Every program is built in these ways; every way of building is tried with the programs below.
-EVERYWHERE = ["o0", "o2", "cet", "nopie", "clang2", "stripped"]
+EVERYWHERE = ["o0", "o2", "nopie", "clang2"]
 PROBES = [
     "imports",
     "leaving_exception",

@@ -59,6 +59,7 @@ VARIANTS = {
     "large": _gcc("-O2 -mcmodel=large -fno-pie -no-pie"),
     "native": _gcc("-O3 -march=native"),
     "stripped": _gcc("-O2", strip=True),
+    "musl": Variant(("-O2",), "musl"),
     "clang0": Variant(("-O0",), "clang"),
     "clang2": Variant(("-O2",), "clang"),
     "clangcet": Variant(("-O2", "-fcf-protection=full"), "clang"),
@@ -70,6 +71,7 @@ VARIANTS = {
 _COMPILERS = {
     ("gcc", ".c"): ("gcc", "-std=gnu11"),
     ("gcc", ".cpp"): ("g++", "-std=c++17"),
+    ("musl", ".c"): ("musl-gcc", "-std=gnu11"),
     ("clang", ".c"): ("clang", "-std=gnu11"),
     ("clang", ".cpp"): ("clang++", "-std=c++17"),
 }

@@ -22,6 +22,7 @@ _START_UP = [
     "deregister_tm_clones",
     "register_tm_clones",
     "__do_global_dtors_aux",
+    "_start_c",
     "frame_dummy",
     "atexit",
     "__libc_csu_*",
