@@ -27,6 +27,7 @@ __all__ = [
     "find_agent",
     "inject",
     "is_agent",
+    "is_agent_path",
     "is_same_build",
     "load",
     "read_zones",
@@ -158,7 +159,12 @@ def _file_of(module: Module) -> Path:
 
 def is_agent(module: Module) -> bool:
     """Whether a loaded module is the agent: it is never hooked (R27)."""
-    return module.path in (str(AGENT_PATH), str(_AGENT_BY_GS)) or module.path.startswith(_LENT)
+    return is_agent_path(module.path)
+
+
+def is_agent_path(path: str) -> bool:
+    """Whether a loaded file is the agent, by the path that the process has it under."""
+    return path in (str(AGENT_PATH), str(_AGENT_BY_GS)) or path.startswith(_LENT)
 
 
 def _symbol(module: Module, name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shadowgraph.agent.inject import AGENT_PATH
+from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
 from shadowgraph.errors import UsageError
 from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.vetting import AGENT_SONAME
@@ -44,7 +44,11 @@ def nothing_hooked(selection: Selection, known_modules: KnownModules, program: s
 
 def largest_library(known_modules: KnownModules, ids: FunctionIds) -> str:
     """The name of the library with the most code of those met that had none of its functions hooked, or nothing."""
-    others = [known for known in known_modules.all() if known.path not in ids.traced_modules]
+    others = [
+        known
+        for known in known_modules.all()
+        if known.path not in ids.traced_modules and not is_agent_path(known.path)  # an earlier recording's
+    ]
     sizes = {os.path.basename(known.path): sum(len(text.data) for text in known.image.text) for known in others}
     return max(sizes, key=lambda name: sizes[name], default="")
 

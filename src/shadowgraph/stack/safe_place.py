@@ -118,7 +118,7 @@ class SafePlace:
 
     def _inside_c_library(self, frames: list[Frame], index: int, code: LoadedCode, names: set[str]) -> str | None:
         """A function of the C library that nobody can name, called from outside of it; or a thread that only ends."""
-        if not _is_c_library(code.name):
+        if not _is_c_library(code.name) or frames[index].kind is FrameKind.SIGNAL:
             return None
         caller = frames[index + 1] if index + 1 < len(frames) else None
         if caller is None or caller.module != code.name:
