@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import PROGRAMS, compile_files, scratch_folder
+from shadowgraph.image import Reason, open_image, read_functions
+from shadowgraph.patch import plan_module
+from tests.support.build import PROGRAMS, build, compile_files, scratch_folder
 from tests.support.counts import Counts, read_counts
 from tests.support.manners import Ended, recorder, run
 from tests.support.traces import plain_names
@@ -131,3 +133,12 @@ def test_rules_that_were_for_nothing_are_named(tmp_path: Path) -> None:
     assert "no function matched mian\n" in ended.errors
     assert "no function matched plian\n" in ended.errors
     assert "matched main" not in ended.errors
+
+
+def test_the_summary_counts_no_part_of_a_function_as_one_that_could_not_be_hooked(tmp_path: Path) -> None:
+    cold = build(PROGRAMS / "shapes_cold.c", "stripped")
+    image = open_image(cold)
+    assert (plan_module(image, read_functions(image)).reason == Reason.COLD_PART).sum() > 0
+    command = recorder("--libcalls", "none", trace=tmp_path / "t.sgt")
+    ended = run([*(word for word in command if word != "-q"), str(cold), "100"])
+    assert "1 function could not be hooked, because it has no caller to return to" in ended.errors

@@ -317,8 +317,8 @@ def request_hooks(choice: Choice, capture: Capture, ids: FunctionIds, refused: d
     for refusal in choice.refused.values():
         refused[refusal] = refused.get(refusal, 0) + 1
     for row in wanted[~possible].tolist():
-        if not choice.flags[row] & layout.FLAG_SILENT:
-            reason = Reason(int(plan.reason[row]))
+        reason = Reason(int(plan.reason[row]))
+        if not choice.flags[row] & layout.FLAG_SILENT and reason is not Reason.COLD_PART:  # that is no function
             refused[reason] = refused.get(reason, 0) + 1
     rows = np.sort(plan.with_lenders(wanted[possible]))
     if not len(rows):
