@@ -10,6 +10,7 @@ import pytest
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen, attached, recorded_calls
 
+# SHADOWGRAPH_ATTACH_ROUNDS=1000 takes about ten minutes on two cores.
 ROUNDS = int(os.environ.get("SHADOWGRAPH_ATTACH_ROUNDS", "40"))
 
 
