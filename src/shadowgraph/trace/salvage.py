@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from shadowgraph.trace.calls_file import CallsFile, as_numpy
-from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, THREADS_SCHEMA
+from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, LARGEST_GUESS, THREADS_SCHEMA
 
 __all__ = ["functions_in", "threads_in"]
 
@@ -22,7 +22,7 @@ def functions_in(calls: CallsFile) -> pa.Table:
             numbers, times = np.unique(as_numpy(batch, "function"), return_counts=True)
             for function, count in zip(numbers.tolist(), times.tolist(), strict=True):
                 counts[function] = counts.get(function, 0) + count
-    ids = sorted(counts)
+    ids = sorted(function for function in counts if function < LARGEST_GUESS)
     return _table(
         FUNCTIONS_SCHEMA,
         {

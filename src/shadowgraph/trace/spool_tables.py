@@ -8,6 +8,7 @@ import numpy as np
 
 from shadowgraph.trace.clock import Clock
 from shadowgraph.trace.spool_reader import Spool
+from shadowgraph.trace.tables import LARGEST_GUESS
 
 __all__ = ["function_rows", "merge_by", "process_rows", "thread_rows"]
 
@@ -24,7 +25,7 @@ def function_rows(spool: Spool, calls: np.ndarray[Any, Any]) -> Rows:
         columns = (content["id"], content["name"], content["module"], content["address"], content["size"], files, lines)
         for function, *rest in zip(*columns, strict=True):
             rows[function] = tuple(rest)
-    for function in np.flatnonzero(calls).tolist():
+    for function in np.flatnonzero(calls[:LARGEST_GUESS]).tolist():
         rows.setdefault(function, (f"function_{function}", None, 0, 0, None, None))
     ids = sorted(rows)
     names, module_ids, addresses, sizes, files, lines = (

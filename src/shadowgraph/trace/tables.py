@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 __all__ = [
     "FUNCTIONS_SCHEMA",
+    "LARGEST_GUESS",
     "PROCESSES_SCHEMA",
     "ROW_GROUP",
     "THREADS_SCHEMA",
@@ -23,6 +24,10 @@ __all__ = [
 # Rows in a row group of calls: large enough to compress well and to be skipped in bulk, small enough that a view that
 # merges many threads can hold one of each.
 ROW_GROUP = 1 << 17
+
+# Functions are numbered from 1 on: a larger number that nothing describes comes from damage, and views, which keep
+# something for every number up to the largest, would need gigabytes for it. They show such calls as those of "?".
+LARGEST_GUESS = 1 << 20
 
 _COMPRESSION = "zstd"
 # One of the fast levels: 6 % larger than level 1, and a fifth faster to read.
