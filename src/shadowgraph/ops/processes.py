@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import select
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +12,7 @@ from shadowgraph.errors import StartError
 __all__ = ["end_told", "filters_of", "find_process", "find_thread", "runs", "shares", "start_time"]
 
 _ARENA = b"memfd:shadowgraph"
+_PF_EXITING = 4  # include/linux/sched.h
 
 
 def runs(pid: int) -> bool:
@@ -25,21 +26,22 @@ def end_told(pid: int) -> Iterator[None]:
     try:
         yield
     except (StartError, OSError) as error:
-        # A thread that is not there any more is the first sign of a process that is being killed.
-        if runs(pid) and not (isinstance(error, ProcessLookupError) and _ends_within(pid, seconds=1)):
+        if runs(pid) and not isinstance(error, ProcessLookupError) and not _is_dying(pid):
             raise
         raise StartError(f"process {pid} ended before it could be attached to") from None
 
 
-def _ends_within(pid: int, seconds: float) -> bool:
-    try:
-        file = os.pidfd_open(pid)
-    except ProcessLookupError:
+def _is_dying(pid: int) -> bool:
+    """Whether a process has been killed and is about to be gone: SIGKILL is pending, or it is leaving (PF_EXITING)."""
+    fields = _stat(f"/proc/{pid}/stat")
+    if fields is None or int(fields[6]) & _PF_EXITING:
         return True
     try:
-        return bool(select.select([file], [], [], seconds)[0])
-    finally:
-        os.close(file)
+        with open(f"/proc/{pid}/status", "rb") as file:
+            pending = [int(line.split()[1], 16) for line in file if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return any(mask & 1 << signal.SIGKILL - 1 for mask in pending)
 
 
 def start_time(pid: int) -> int | None:
