@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -144,6 +145,14 @@ def folder() -> Path:
     return place
 
 
+def case_of(name: str) -> Case:
+    """Skips the test where the program is not installed."""
+    case = CASES[name]
+    if shutil.which(case.command[0]) is None:
+        pytest.skip(f"{case.command[0]} is not installed")
+    return case
+
+
 def recorded(case: Case, folder: Path, *options: str) -> Recording:
     return record(case.command, *options, stdin=case.stdin, folder=folder, timeout=300)
 
@@ -156,7 +165,7 @@ def modules_called(recording: Recording) -> set[str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_program_is_the_same_with_its_functions_traced(name: str, folder: Path) -> None:
-    case = CASES[name]
+    case = case_of(name)
     recording = recorded(case, folder)
     assert recording.outcome == plain_run(case.command, stdin=case.stdin, folder=folder)
     assert modules_called(recording)
@@ -164,7 +173,7 @@ def test_program_is_the_same_with_its_functions_traced(name: str, folder: Path) 
 
 @pytest.mark.parametrize("name", CASES)
 def test_program_is_the_same_with_every_function_of_every_module_traced(name: str, folder: Path) -> None:
-    case = CASES[name]
+    case = case_of(name)
     recording = recorded(case, folder, "--all")
     assert recording.outcome == plain_run(case.command, stdin=case.stdin, folder=folder)
     assert {recording.program.name, "libc.so.6"} <= modules_called(recording)
@@ -172,5 +181,7 @@ def test_program_is_the_same_with_every_function_of_every_module_traced(name: st
 
 @pytest.mark.parametrize("module", ["test_json", "test_re", "test_struct", "test_threading_local", "test_generators"])
 def test_python_passes_its_own_tests(module: str) -> None:
+    if importlib.util.find_spec("test.libregrtest") is None or importlib.util.find_spec(f"test.{module}") is None:
+        pytest.skip("Python's own tests are not installed")
     done = record([sys.executable, "-m", "test", "-q", module], timeout=300).outcome
     assert (done.status, b"Result: SUCCESS" in done.output) == (0, True), done.output[-2000:]
