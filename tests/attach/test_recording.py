@@ -56,9 +56,9 @@ def test_a_recording_ends_with_its_time_and_the_process_runs_on_as_it_was() -> N
     functions = report(folder)
     middle, leaf, tail = functions["middle"], functions["leaf"], functions["tail"]
     assert middle["calls"] > 100
-    # Each call of middle makes one of tail and two of leaf; what was in flight at the beginning or end is not whole.
+    # A round calls middle, tail and begins_with_call, and each of them leaf; the first and the last ones are not whole.
     assert abs(middle["calls"] - tail["calls"]) <= 4
-    assert abs(2 * middle["calls"] - leaf["calls"]) <= 8
+    assert abs(3 * middle["calls"] - leaf["calls"]) <= 12
     assert sum(row["open"] for row in functions.values()) <= 2 * 12
 
 
