@@ -163,6 +163,8 @@ sg_enter_aside:
 .Lenter_no_frame:
     cmp qword ptr [rax + SG_STRIDE + FRAME_SLOT], SG_SLOT_CUT
     jne .Lenter_slow
+    cmp rsp, [rax + FRAME_SLOT]
+    jae .Lenter_slow                         /* left by an exception, it may be: then this call is not too deep */
     mov rdx, [rdx + THREAD_SHARED]
     inc qword ptr [rdx + SHARED_FILTERED]
     jmp .Lenter_pass

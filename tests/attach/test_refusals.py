@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shadowgraph.ops.processes import alone_with
 from shadowgraph.target import ptrace
 from tests.attach.conftest import built
 from tests.support.attached import Running, attached
@@ -42,6 +43,30 @@ def test_a_thread_that_is_not_a_process() -> None:
         ended = attach_to(tid)
         assert ended.sentence == f"{tid} is a thread of process {running.pid}; attach to that (--pid {running.pid})"
         assert ended.status == 125
+        assert running.end() == ["wrong 0 worked 1"]
+
+
+def test_a_process_that_another_recorder_has_begun_to_attach_to() -> None:
+    with Running([built("attach_busy"), "1"]) as running:
+        with alone_with(running.pid):
+            ended = attach_to(running.pid)
+            assert ended.sentence == (
+                f"process {running.pid} is being recorded by another recorder already; end that first"
+            )
+            assert ended.status == 125
+        assert running.end() == ["wrong 0 worked 1"]
+
+
+def test_of_several_recorders_at_once_one_attaches_and_the_process_runs_on() -> None:
+    with Running([built("attach_busy"), "2"]) as running:
+        folders = [scratch_folder() / f"at_once_{number}.sgt" for number in range(3)]
+        command = [sys.executable, "-m", "shadowgraph.cli.main", "record", "-q", "--force", "--for", "1s"]
+        recorders = [
+            subprocess.Popen([*command, "-o", str(folder), "--pid", str(running.pid)], stderr=subprocess.DEVNULL)
+            for folder in folders
+        ]
+        assert sorted(recorder.wait(timeout=120) for recorder in recorders)[0] == 0
+        assert {recorder.returncode for recorder in recorders} <= {0, 125}
         assert running.end() == ["wrong 0 worked 1"]
 
 

@@ -337,8 +337,8 @@ def count_hooks(hooks: Hooks, request: Request, process: EnteredProcess) -> None
     """Note what has been hooked of a module, and what the running process has refused."""
     for reason in hooks.refused.values():
         process.refused[reason] = process.refused.get(reason, 0) + 1
-    silent = int(((request.flags & layout.FLAG_SILENT) != 0).sum())
-    process.hooked += len(request.rows) - len(hooks.refused) - silent
+    traced = ((request.flags & layout.FLAG_SILENT) == 0) & ~np.isin(request.rows, list(hooks.refused))
+    process.hooked += int(traced.sum())
     process.hooks.append(hooks)
 
 

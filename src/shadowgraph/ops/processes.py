@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 
 from shadowgraph.errors import StartError
 
-__all__ = ["end_told", "filters_of", "find_process", "find_thread", "runs", "shares", "start_time"]
+__all__ = ["alone_with", "end_told", "filters_of", "find_process", "find_thread", "runs", "shares", "start_time"]
 
 _ARENA = b"memfd:shadowgraph"
 _PF_EXITING = 4  # include/linux/sched.h
@@ -18,6 +19,30 @@ _PF_EXITING = 4  # include/linux/sched.h
 def runs(pid: int) -> bool:
     """Whether a process runs: any of its threads. The first one is a zombie when it has ended before the others."""
     return start_time(pid) is not None
+
+
+@contextmanager
+def alone_with(pid: int) -> Iterator[None]:
+    """Keep others from attaching to a process, from before it is looked at until it has been left.
+
+    StartError if another one has begun to.
+
+    The lock is on its folder in /proc: it ends with the recorder, however that ends.
+    """
+    try:
+        folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        raise StartError(f"process {pid} has ended") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise StartError(f"process {pid} is being recorded by another recorder already; end that first") from None
+    try:
+        yield
+    finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)
+        os.close(folder)
 
 
 @contextmanager

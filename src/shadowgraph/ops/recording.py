@@ -24,7 +24,7 @@ from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving
-from shadowgraph.ops.processes import end_told, runs
+from shadowgraph.ops.processes import alone_with, end_told, runs
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
 from shadowgraph.ops.result import Result
 from shadowgraph.ops.selection import Selection
@@ -116,6 +116,13 @@ class Recording:
 
         ``judge`` tells which of its threads may be borrowed for loading the agent (attaching.py).
         """
+        with alone_with(pid):
+            self._attach(pid, judge)
+            if seconds is not None:
+                self._until = time.monotonic() + seconds
+            return self._record(pid, started)
+
+    def _attach(self, pid: int, judge: Judge) -> None:
         self._main_pid, self._attached = pid, True
         self.spool.append("clock", clock_pair(self.tick_base))
         with end_told(pid):
@@ -135,9 +142,6 @@ class Recording:
                 attachment.close()
         self._stood_still += attachment.stops
         self._add(process)
-        if seconds is not None:
-            self._until = time.monotonic() + seconds
-        return self._record(pid, started)
 
     def _record(self, pid: int, started: Callable[[], None] | None) -> Result:
         """Record what has been entered, to the end."""

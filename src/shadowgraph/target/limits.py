@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 __all__ = ["inherited_limits", "lifted", "raise_own_limits"]
 
@@ -41,11 +41,9 @@ def lifted(pid: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for kind, limits in saved.items():
-            try:
+        with suppress(ProcessLookupError):  # and nothing else: what was raised meanwhile goes on
+            for kind, limits in saved.items():
                 resource.prlimit(pid, kind, limits)
-            except ProcessLookupError:
-                return
 
 
 def _raise(pid: int, kind: int, limits: tuple[int, int]) -> None:
