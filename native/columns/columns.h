@@ -134,7 +134,8 @@ SG_EXPORT int32_t sg_profile_feed(struct sg_profile *profile, const struct sg_ba
 SG_EXPORT void sg_profile_finish(const struct sg_profile *profile, struct sg_profile_row *rows,
                                  const double *quantiles, int32_t count, int64_t *values);
 
-/* One node of a call tree. Times in nanoseconds. */
+/* One node of a call tree. Times in nanoseconds; total is the time in which a call of it, of a root any call of its
+ * threads, was in flight, thread by thread. */
 struct sg_tree_node {
     int64_t calls, total, self, open, unwound;
     uint32_t parent; /* a root is its own parent */

@@ -4,9 +4,16 @@
 
 #include <shadowgraph/records.h>
 
+/* Up to when a node's time has been counted, in the thread that was seen last. */
+struct counted {
+    int64_t until;
+    uint32_t thread; /* plus one */
+};
+
 struct sg_tree {
     struct nest nest;
     struct sg_tree_node *nodes;
+    struct counted *counted;
     uint32_t *last_child; /* of each node: the child that was looked for last */
     uint32_t *table;      /* hash table of (parent, function): node number, 0 where free */
     uint64_t table_mask;
@@ -27,9 +34,10 @@ struct sg_tree *sg_tree_create(uint32_t roots)
     while (tree->table_mask < 2 * (uint64_t)tree->capacity)
         tree->table_mask = 2 * tree->table_mask + 1;
     tree->nodes = calloc(tree->capacity, sizeof(*tree->nodes));
+    tree->counted = calloc(tree->capacity, sizeof(*tree->counted));
     tree->last_child = calloc(tree->capacity, sizeof(*tree->last_child));
     tree->table = calloc(tree->table_mask + 1, sizeof(*tree->table));
-    if (!tree->nodes || !tree->last_child || !tree->table || !nest_init(&tree->nest)) {
+    if (!tree->nodes || !tree->counted || !tree->last_child || !tree->table || !nest_init(&tree->nest)) {
         sg_tree_destroy(tree);
         return NULL;
     }
@@ -43,6 +51,7 @@ void sg_tree_destroy(struct sg_tree *tree)
 {
     nest_deinit(&tree->nest);
     free(tree->nodes);
+    free(tree->counted);
     free(tree->last_child);
     free(tree->table);
     free(tree);
@@ -74,11 +83,16 @@ static bool grow(struct sg_tree *tree)
     uint32_t capacity = tree->capacity * 2;
     uint64_t size = (tree->table_mask + 1) * 2;
     struct sg_tree_node *nodes = realloc(tree->nodes, capacity * sizeof(*nodes));
+    struct counted *counted;
     uint32_t *last_child, *table;
 
     if (!nodes)
         return false;
     tree->nodes = nodes;
+    counted = realloc(tree->counted, capacity * sizeof(*counted));
+    if (!counted)
+        return false;
+    tree->counted = counted;
     last_child = realloc(tree->last_child, capacity * sizeof(*last_child));
     if (!last_child)
         return false;
@@ -113,11 +127,29 @@ static uint32_t child_of(struct sg_tree *tree, uint32_t parent, uint32_t functio
         }
         child = tree->count++;
         tree->nodes[child] = (struct sg_tree_node){.parent = parent, .function = function};
+        tree->counted[child] = (struct counted){0, 0};
         tree->last_child[child] = 0;
         tree->table[place] = child;
     }
     tree->last_child[parent] = child;
     return child;
+}
+
+/*
+ * A call of the node was in flight from start to end: its total is the time in which at least one was. Calls of one path
+ * follow each other, those of coroutines overlap, and what is below such a call may outlast it: then the sum of durations
+ * is more than there was time. Calls come in the order of their starts.
+ */
+static void count_time(struct sg_tree *tree, uint32_t node, int64_t start, int64_t end)
+{
+    struct counted *counted = &tree->counted[node];
+
+    if (counted->thread != tree->thread)
+        *counted = (struct counted){start, tree->thread};
+    if (end <= counted->until)
+        return;
+    tree->nodes[node].total += end - (start > counted->until ? start : counted->until);
+    counted->until = end;
 }
 
 /* Take in calls; root_of_thread has threads entries, the last one for all beyond. False where memory ran out. */
@@ -127,7 +159,7 @@ int32_t sg_tree_feed(struct sg_tree *tree, const struct sg_batch *batch, const u
     struct nest *nest = &tree->nest;
 
     for (int64_t at = 0; at < batch->count; at++) {
-        uint32_t thread = batch->thread[at], caller, parent, child;
+        uint32_t thread = batch->thread[at], caller, root, parent, child;
         int64_t start = batch->start[at], duration = batch->duration[at], end, limit = INT64_MAX;
 
         if (thread + 1 != tree->thread) {
@@ -138,7 +170,7 @@ int32_t sg_tree_feed(struct sg_tree *tree, const struct sg_batch *batch, const u
             duration = 0;
         end = start + duration;
         caller = nest_caller(nest, start, end, batch->depth[at]);
-        parent = root_of_thread[thread < threads ? thread : threads - 1];
+        root = parent = root_of_thread[thread < threads ? thread : threads - 1];
         if (caller) {
             parent = nest->calls[caller].label;
             limit = nest->calls[caller].end;
@@ -148,7 +180,8 @@ int32_t sg_tree_feed(struct sg_tree *tree, const struct sg_batch *batch, const u
             return false;
         tree->nodes[parent].self -= (end < limit ? end : limit) - start;
         tree->nodes[child].calls++;
-        tree->nodes[child].total += duration;
+        count_time(tree, root, start, end);
+        count_time(tree, child, start, end);
         tree->nodes[child].self += duration;
         tree->nodes[child].open += batch->kind[at] == SG_KIND_OPEN;
         tree->nodes[child].unwound += batch->kind[at] == SG_KIND_UNWOUND;

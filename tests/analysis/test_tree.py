@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,33 @@ def test_paths_calls_and_times(tmp_path: Path, seed: int) -> None:
     for root in (0, 1):
         below = tree.nodes[2:][tree.nodes["parent"][2:] == root]
         assert tree.nodes["total"][root] == below["total"].sum()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_calls_that_overlap_do_not_make_a_node_longer_than_the_time_there_was(tmp_path: Path, seed: int) -> None:
+    random_ = random.Random(seed)
+    threads = {
+        n: [Call(10 * k, random_.randrange(4), random_.randrange(400), 1 + random_.randrange(3)) for k in range(300)]
+        for n in range(2)
+    }
+    tree = tree_of(Recording(dict(threads)), tmp_path / "a.sgt")
+    assert paths(tree) == slow.tree(dict(threads))
+    whole = sum(slow.union((call.start, call.end) for call in calls) for calls in threads.values())
+    assert tree.nodes["total"][0] == whole == tree.nodes["total"].max()
+    for function in (1, 2, 3):
+        for nodes in (callers_of(tree.nodes, [function], 10), callees_of(tree.nodes, [function])):
+            assert nodes["total"].max() == nodes["total"][0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_recursion_counts_no_time_twice_in_any_way_that_leads_to_a_function(tmp_path: Path, seed: int) -> None:
+    threads = {n: simulate_calls(seed * 5 + n, 400, functions=2 + seed) for n in range(2)}
+    tree = tree_of(Recording(dict(threads)), tmp_path / "a.sgt")
+    for function in range(1, 3 + seed):
+        nodes = callers_of(tree.nodes, [function], depth=3)
+        found = {path: row[:2] for path, row in paths(CallTree(nodes, [0])).items()}
+        found[()] = (int(nodes["calls"][0]), int(nodes["total"][0]))
+        assert found == slow.callers_of(dict(threads), function, depth=3)
 
 
 def test_many_paths_are_kept_apart(tmp_path: Path) -> None:

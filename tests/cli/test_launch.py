@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import shadowgraph
+from shadowgraph.view.names import Names
 from tests.support.manners import prepared, program, recorder, run, usual_environment
 from tests.support.terminal import CTRL_C, OnTerminal
 
@@ -64,6 +65,9 @@ def test_scripts_run_and_their_interpreter_is_recorded(line: str, tmp_path: Path
     assert (ended.output, ended.status, ended.errors) == (plain.output, 7, "")
     with shadowgraph.open(tmp_path / "t.sgt") as trace:
         assert len(trace.calls) > 100
+        names, own = Names(trace), os.path.basename(os.path.realpath("/bin/sh"))
+        shown = {names.module(number): names.label(number) for number in names.ids}
+    assert not shown[own].endswith("]") and shown["libc.so.6"].endswith(" [libc.so.6]")
 
 
 def test_nohup_keeps_the_hangup_from_both(tmp_path: Path) -> None:

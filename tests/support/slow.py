@@ -79,16 +79,41 @@ def profile(threads: dict[int, Sequence[Call]], key_of: dict[int, int] | None = 
 
 
 def tree(threads: dict[int, Sequence[Call]]) -> dict[tuple[int, ...], tuple[int, int, int]]:
-    """Calls, total and self time of each path of functions."""
+    """Calls, total and self time of each path of functions; total is the time in which any call of it was in flight."""
     nodes: dict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0, 0])
     for calls in threads.values():
-        paths: list[tuple[int, ...]] = []
-        for call, caller in zip(calls, callers(calls), strict=True):
-            path = (*(paths[caller] if caller is not None else ()), call.function)
-            paths.append(path)
+        spans: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+        for (call, caller), path in zip(zip(calls, callers(calls), strict=True), paths_of(calls), strict=True):
+            spans[path].append((call.start, call.end))
             nodes[path][0] += 1
-            nodes[path][1] += call.duration
             nodes[path][2] += call.duration
             if caller is not None:
                 nodes[path[:-1]][2] -= min(call.end, calls[caller].end) - call.start
+        for path, times in spans.items():
+            nodes[path][1] += union(times)
     return {path: (calls, total, own) for path, (calls, total, own) in nodes.items()}
+
+
+def paths_of(calls: Sequence[Call]) -> list[tuple[int, ...]]:
+    """The functions that led to each call, the outermost first, its own last."""
+    paths: list[tuple[int, ...]] = []
+    for call, caller in zip(calls, callers(calls), strict=True):
+        paths.append((*(paths[caller] if caller is not None else ()), call.function))
+    return paths
+
+
+def callers_of(threads: dict[int, Sequence[Call]], function: int, depth: int) -> dict[tuple[int, ...], tuple[int, int]]:
+    """Calls and total time of a function by the way that led to it: its caller, that one's caller, and so on."""
+    nodes: dict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0])
+    for calls in threads.values():
+        spans: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+        for call, path in zip(calls, paths_of(calls), strict=True):
+            if call.function != function:
+                continue
+            way = tuple(reversed(path[:-1]))[:depth]
+            for length in range(len(way) + 1):
+                nodes[way[:length]][0] += 1
+                spans[way[:length]].append((call.start, call.end))
+        for key, times in spans.items():
+            nodes[key][1] += union(times)
+    return {way: (calls, total) for way, (calls, total) in nodes.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,14 +76,64 @@ def test_a_function_is_found_by_any_of_its_names(folder: Path, monkeypatch: pyte
     assert "'leav'" in error and "leaf" in error
 
 
+def test_no_share_of_a_recursive_function_is_more_than_all(tmp_path: Path) -> None:
+    """Neither where it calls itself, nor where it comes back through another one."""
+    depth = 40
+    direct = [Call(10 * n, n, 20 * (depth - n), 1) for n in range(depth)]
+    through = [Call(2000 + 10 * n, n, 20 * (depth - n), 2 + n % 2) for n in range(depth)]
+    path = Recording({0: direct + through}).write(tmp_path / "a.sgt")
+    convert(path)
+    for arguments in ([], ["f1"], ["f2"], ["f3"], ["f[23]"]):
+        shares = [float(share) for share in re.findall(r"([\d.]+)%", run("graph", path, *arguments).output)]
+        assert len(shares) > 2 * depth - 10 and max(shares) == (100 if arguments else 50)
+
+
+@pytest.fixture
+def two_modules(tmp_path: Path) -> Path:
+    calls = [Call(0, 0, 100, 1), Call(10, 1, 20, 2), Call(40, 1, 10, 3), Call(60, 1, 10, 4)]
+    names = {1: "main", 2: "open", 3: "open", 4: "opens"}
+    modules = {2: "libc.so.6", 3: "libother.so", 4: "libc.so.6"}
+    path = Recording({0: calls}, functions=names, modules=modules).write(tmp_path / "a.sgt")
+    convert(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "calls"),
+    [
+        ("open", "open [libc.so.6], open [libother.so]", 2),
+        ("open [libother.so]", "open [libother.so]", 1),
+        ("libc.so.6!open", "open [libc.so.6]", 1),
+        ("libc*!op*", "open [libc.so.6], opens [libc.so.6]", 2),
+        ("re:^opens$", "opens [libc.so.6]", 1),
+        ("main", "main", 1),
+        ("simulated!main", "main", 1),
+        ("main [simulated]", "main", 1),
+    ],
+)
+def test_a_function_is_named_as_report_prints_it_or_as_record_takes_it(
+    two_modules: Path, text: str, title: str, calls: int
+) -> None:
+    lines = run("graph", two_modules, text).lines
+    assert lines[0] == f"Who calls {title}"
+    assert lines[2].split()[3] == str(calls)
+
+
+def test_what_report_prints_can_be_given_to_graph(two_modules: Path) -> None:
+    for line in run("report", two_modules).lines[1:]:
+        label = line.split("  ")[-1].strip()
+        assert run("graph", two_modules, label).lines[0] == f"Who calls {label}"
+    assert "'libx!open'; the nearest names are open" in run("graph", two_modules, "libx!open").error
+
+
 def test_processes_are_trees_of_their_own(tmp_path: Path) -> None:
     threads = {0: [Call(0, 0, 100, 1)], 1: [Call(10, 0, 60, 1)], 2: [Call(5, 0, 40, 1)]}
     path = Recording(dict(threads), processes={2: 1}).write(tmp_path / "a.sgt")
     convert(path)
     assert run("graph", path).lines[1:] == [
-        "    160 ns   80.0%        0 ns      2  process simulated-100",
+        "    160 ns   80.0%        0 ns      2  process simulated (pid 100)",
         "    160 ns   80.0%      160 ns      2  └─ f1",
-        "     40 ns   20.0%        0 ns      1  process simulated-101",
+        "     40 ns   20.0%        0 ns      1  process simulated (pid 101)",
         "     40 ns   20.0%       40 ns      1  └─ f1",
     ]
 

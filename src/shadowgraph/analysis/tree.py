@@ -24,8 +24,9 @@ NODE_DTYPE = np.dtype(
 class CallTree:
     """All nodes as one array of NODE_DTYPE; times in nanoseconds.
 
-    The first ``len(processes)`` nodes are roots, one for each process index in ``processes``, their ``total`` being the
-    sum of their children's. A parent's number is always smaller than its children's.
+    The first ``len(processes)`` nodes are roots, one for each process index in ``processes``. ``total`` is the time in
+    which at least one call of a node was in flight, of a root any call at all, thread by thread: no node's is more than
+    its root's, be there coroutines whose calls overlap. A parent's number is always smaller than its children's.
     """
 
     nodes: np.ndarray[Any, Any]
@@ -55,10 +56,9 @@ def call_tree(trace: Trace, progress: Progress | None = None) -> CallTree:
 
 
 def _sum_roots(nodes: np.ndarray[Any, Any], roots: int) -> None:
-    """A root is not called by anybody: its time is that of its children."""
+    """A root is not called by anybody and does nothing itself: its calls are those of its children."""
     below = nodes[roots:]
     first_level = below[below["parent"] < roots]
-    for name in ("total", "calls"):
-        nodes[name][:roots] = 0
-        np.add.at(nodes[name], first_level["parent"], first_level[name])
+    nodes["calls"][:roots] = 0
+    np.add.at(nodes["calls"], first_level["parent"], first_level["calls"])
     nodes["self"][:roots] = 0

@@ -33,11 +33,13 @@ def command(
 ) -> None:
     """Show the merged call tree: who called what, how often, and how long it took.
 
-    With FUNCTION (a name or a glob pattern), show who calls it and what it calls.
+    With FUNCTION, show who calls it and what it calls: a name as report prints it, or a pattern as -f of record takes
+    it (a glob, re:…, or module!pattern). Percentages are then of that function's time.
 
     TRACE is a folder made by `record`; by default the newest *.sgt in the current folder.
     """
     from shadowgraph.analysis.tree import call_tree
+    from shadowgraph.cli._called_functions import find_called
     from shadowgraph.view import graph as view
     from shadowgraph.view.names import Names
     from shadowgraph.view.terminal import Output, progress_line
@@ -49,7 +51,7 @@ def command(
         minimum = _TERMINAL_MINIMUM if output.terminal else 0.0
     with open_named(trace) as opened:
         names = Names(opened, raw=raw_names, lines=lines)
-        chosen = view.find_functions(opened, names, function) if function is not None else None
+        chosen = find_called(opened, names, function) if function is not None else None
         tree = call_tree(opened, progress_line("reading calls"))
         if chosen is None:
             view.write_tree(output, opened, names, tree, depth=depth, least=minimum / 100)

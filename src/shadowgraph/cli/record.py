@@ -192,7 +192,12 @@ class _Record:
         )
         capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
         selection = Selection(self.rules, everything=options["everything"], libcalls=options["libcalls"])
-        metadata = {"program": os.path.realpath(path), "arguments": arguments, "directory": directory}
+        metadata = {
+            "program": os.path.realpath(path),
+            "executable": _executable(path),
+            "arguments": arguments,
+            "directory": directory,
+        }
         with NewTrace(output, metadata, force=options["force"]) as trace:
             spool = SpoolWriter(trace.folder / SPOOL, max_size=self._largest_size(trace.folder))
             recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
@@ -231,6 +236,16 @@ class _Record:
             return
         for line in [] if self.options["quiet"] else lines:
             click.echo(f"shadowgraph: {line}", err=True)
+
+
+def _executable(path: str) -> str:
+    """The file whose functions are the program's own: a script's are those of its interpreter."""
+    from shadowgraph.cli._program_file import find_program_file
+
+    try:
+        return os.path.realpath(find_program_file(path)[0])
+    except UsageError:
+        return os.path.realpath(path)  # the kernel will say what is wrong with it
 
 
 def _running_program(pid: int) -> tuple[str, list[str], str]:

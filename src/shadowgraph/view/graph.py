@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +9,6 @@ import numpy as np
 
 from shadowgraph.analysis.subtree import callees_of, callers_of
 from shadowgraph.analysis.tree import CallTree
-from shadowgraph.errors import UsageError
 from shadowgraph.trace.reader import Trace
 from shadowgraph.view.loss import loss_lines
 from shadowgraph.view.names import Names
@@ -19,7 +16,7 @@ from shadowgraph.view.table import cut
 from shadowgraph.view.terminal import Output
 from shadowgraph.view.units import format_count, format_share, format_time
 
-__all__ = ["find_functions", "write_function", "write_tree"]
+__all__ = ["write_function", "write_tree"]
 
 Nodes = np.ndarray[Any, Any]
 
@@ -30,8 +27,7 @@ def write_tree(output: Output, trace: Trace, names: Names, tree: CallTree, *, de
 
     def label(number: int) -> str:
         if number < roots:
-            command, pid = names.process(tree.processes[number])
-            return f"process {command}-{pid}"
+            return f"process {names.process_label(tree.processes[number])}"
         return _label(names, tree.nodes[number])
 
     drawing = _Drawing(tree.nodes, label, depth + (roots > 1), least, float(tree.nodes["total"][:roots].sum()))
@@ -57,27 +53,6 @@ def write_function(
         _write(output, drawings[-1], [0])
         output.line()
     _write_end(output, trace, drawings)
-
-
-def find_functions(trace: Trace, names: Names, pattern: str) -> list[int]:
-    """The functions of this name (as in the file or demangled, whole or up to its parameters), or of this glob pattern.
-
-    UsageError with the nearest names where there is none that was called.
-    """
-    shown = {function: names.function(function) for function in names.ids}
-    known = {function: {name, name.split("(")[0], names.raw(function)} for function, name in shown.items()}
-    found = [function for function, forms in known.items() if pattern in forms]
-    if not found:
-        found = [f for f, forms in known.items() if any(fnmatch.fnmatchcase(form, pattern) for form in forms)]
-    if not found:
-        choices = sorted({form for forms in known.values() for form in forms})
-        near = (
-            difflib.get_close_matches(pattern, choices, 5, 0.5)
-            or [c for c in choices if pattern.lower() in c.lower()][:5]
-        )
-        hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        raise UsageError(f"{trace.path}: no function that was called is named {pattern!r}{hint}")
-    return found
 
 
 class _Drawing:

@@ -50,9 +50,8 @@ class Names:
     @cached_property
     def _own_module(self) -> str:
         """The module whose functions need no module beside their name: the program that was recorded."""
-        program = str(self._trace.metadata.get("program", "")).rsplit("/", 1)[-1]
-        modules = {module for _, module, _, _ in self._rows.values()}
-        return modules.pop() if len(modules) == 1 else program
+        metadata = self._trace.metadata
+        return str(metadata.get("executable") or metadata.get("program", "")).rsplit("/", 1)[-1]
 
     @property
     def ids(self) -> list[int]:
@@ -102,6 +101,11 @@ class Names:
         """Name, tid and pid of a thread."""
         return self._threads.get(thread, ("", thread, 0))
 
+    def thread_label(self, thread: int) -> str:
+        """NAME-TID, as the kernel's tracer writes it."""
+        name, tid, _ = self.thread(thread)
+        return f"{name or 'thread'}-{tid}"
+
     @cached_property
     def _processes(self) -> dict[int, tuple[str, int]]:
         """Command and pid of each process by index."""
@@ -112,6 +116,11 @@ class Names:
     def process(self, process: int) -> tuple[str, int]:
         """Command and pid of a process."""
         return self._processes.get(process, ("", 0))
+
+    def process_label(self, process: int) -> str:
+        """The command line, and the pid set apart from its last word."""
+        command, pid = self.process(process)
+        return f"{command or 'process'} (pid {pid})"
 
 
 def _demangled(names: list[str]) -> list[str]:

@@ -113,8 +113,7 @@ class _Replay:
 
     def _add(self, number: int, span: ThreadSpan, names: Names) -> None:
         """Tell the merge about a thread."""
-        name, tid, _ = names.thread(span.thread)
-        label, full = f"{tid:7d}) ", f"{name}-{tid}"
+        label, full = f"{names.thread(span.thread)[1]:7d}) ", names.thread_label(span.thread)
         start = max(span.first_start, self._begin)
         arguments = (start, label.encode(), full.encode("utf-8", "replace"))
         if not self._native.sg_replay_add(self._state, number, *arguments):

@@ -111,20 +111,11 @@ def write_remarks(trace: Trace, *, counters: bool) -> None:
 
 def _title(profile: Profile, names: Names) -> Callable[[ProfileRow], str]:
     """How a line is called in text."""
-
-    def thread(row: ProfileRow) -> str:
-        name, tid, _ = names.thread(row.key)
-        return f"{name}-{tid}"
-
-    def process(row: ProfileRow) -> str:
-        command, pid = names.process(row.key)
-        return f"{command}-{pid}"
-
     titles: dict[str, Callable[[ProfileRow], str]] = {
         "function": lambda row: names.label(row.key),
         "module": lambda row: profile.names[row.key],
-        "thread": thread,
-        "process": process,
+        "thread": lambda row: names.thread_label(row.key),
+        "process": lambda row: names.process_label(row.key),
     }
     return titles[profile.by]
 

@@ -1,0 +1,35 @@
+"""From what a user calls a function to the functions of a trace that are meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shadowgraph.errors import UsageError
+
+if TYPE_CHECKING:
+    from shadowgraph.trace.reader import Trace
+    from shadowgraph.view.names import Names
+
+__all__ = ["find_called"]
+
+
+def find_called(trace: Trace, names: Names, text: str) -> list[int]:
+    """The functions that were called and have this name, or that a pattern matches as `record -f` would match it.
+
+    A name is one as the views print it (`malloc [libc.so.6]`), as it is in the file, or demangled, whole or up to its
+    parameters; `module!name` is one in a module. UsageError with the nearest names where there is none.
+    """
+    from shadowgraph.ops.selection import function_rule, nearest_names, without_parameters
+
+    forms: dict[int, tuple[str, ...]] = {}
+    for function in names.ids:
+        shown = names.function(function)
+        forms[function] = (shown, without_parameters(shown), names.raw(function))
+    found = [f for f in names.ids if text in forms[f] or text == f"{forms[f][0]} [{names.module(f)}]"]
+    if not found:
+        rule = function_rule(text, include=True)
+        found = [f for f in names.ids if rule.wants_module(names.module(f)) and any(map(rule.function, forms[f]))]
+    if not found:
+        near = nearest_names([text], sorted({form for known in forms.values() for form in known}))
+        raise UsageError(f"{trace.path}: no function that was called is named {text!r}{near}")
+    return found
