@@ -142,11 +142,13 @@ class _Record:
 
     def run(self) -> int:
         """Do everything; the exit status."""
+        from shadowgraph.cli._numpy import load_numpy
         from shadowgraph.target.limits import raise_own_limits
         from shadowgraph.trace.finisher import Finisher
 
         _occupy_standard_files()
         raise_own_limits()
+        load_numpy()  # once, for the finisher too
         finisher = Finisher(_progress())
         try:
             return self._record(finisher)

@@ -204,7 +204,8 @@ class Drain:
     def _chunks_in_flight(self) -> npt.NDArray[np.bool_]:
         """Which pieces of the table of open calls hold any."""
         calls = self.arena.open_calls["function"].reshape(-1, layout.BLOCK_FRAMES)
-        taken: npt.NDArray[np.bool_] = (self.arena.chunks["state"] == 1) & calls.any(axis=1)
+        taken: npt.NDArray[np.bool_] = self.arena.chunks["state"] == 1
+        taken[taken] = calls[taken].any(axis=1)  # of the others not one page is touched
         return taken
 
     def _finish_thread(self, entry: int) -> None:
@@ -307,10 +308,10 @@ class Drain:
     def _in_flight(self, entries: list[int]) -> npt.NDArray[np.intp]:
         """Indexes of the open calls of some threads."""
         chunks = self.arena.chunks
-        in_flight = np.flatnonzero(self.arena.open_calls["function"])
-        owners = in_flight // layout.BLOCK_FRAMES
-        mine = np.isin(chunks["thread"][owners], entries) & (chunks["state"][owners] == 1)
-        found: npt.NDArray[np.intp] = in_flight[mine]
+        taken = np.flatnonzero(chunks["state"] == 1)
+        mine = taken[np.isin(chunks["thread"][taken], entries)]
+        places = (mine[:, None] * layout.BLOCK_FRAMES + np.arange(layout.BLOCK_FRAMES)).ravel()
+        found: npt.NDArray[np.intp] = places[self.arena.open_calls["function"][places] != 0]
         return found
 
     def _open_rows(self, indexes: npt.NDArray[np.intp]) -> list[dict[str, int]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shadowgraph.ops.drain import Drain
 from shadowgraph.ops.entering import EnteredProcess
-from shadowgraph.ops.processes import find_thread, shares
+from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
 
 __all__ = ["EnteredImage"]
 
@@ -19,6 +18,10 @@ class EnteredImage:
 
     process: EnteredProcess
     drain: Drain
+    _began: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = start_time(self.process.pid) or 0
 
     def lives(self) -> bool:
         """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
@@ -26,8 +29,7 @@ class EnteredImage:
 
     def sharing(self) -> list[int]:
         """The processes that share the arena."""
-        inode = self.drain.arena.inode
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and shares(int(name), inode)]
+        return sharers(self.drain.arena.inode, self._began)
 
     def who_asks(self, event: Any) -> tuple[int, int]:
         """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""

@@ -10,7 +10,17 @@ from contextlib import contextmanager
 
 from shadowgraph.errors import StartError
 
-__all__ = ["alone_with", "end_told", "filters_of", "find_process", "find_thread", "runs", "shares", "start_time"]
+__all__ = [
+    "alone_with",
+    "end_told",
+    "filters_of",
+    "find_process",
+    "find_thread",
+    "runs",
+    "sharers",
+    "shares",
+    "start_time",
+]
 
 _ARENA = b"memfd:shadowgraph"
 _PF_EXITING = 4  # include/linux/sched.h
@@ -99,10 +109,15 @@ def _living_threads(pid: int) -> Iterator[int]:
             yield tid
 
 
-def shares(pid: int, inode: int) -> bool:
-    """Whether a process maps the arena with this inode; never for ourselves."""
+def sharers(inode: int, since: int) -> list[int]:
+    """All processes that map the arena with this inode. None of them began before ``since`` (see start_time())."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and shares(int(name), inode, since)]
+
+
+def shares(pid: int, inode: int, since: int = 0) -> bool:
+    """Whether a process maps the arena with this inode; never for ourselves, nor if it began before ``since``."""
     fields = _stat(f"/proc/{pid}/stat")
-    if fields is None or pid == os.getpid():
+    if fields is None or pid == os.getpid() or int(fields[19]) < since:
         return False
     # A first thread that has ended shows no memory any more.
     tid = pid if fields[0] not in b"ZX" else next(_living_threads(pid), None)

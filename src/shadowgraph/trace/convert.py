@@ -16,13 +16,13 @@ from shadowgraph.errors import UsageError
 from shadowgraph.trace import folder as names
 from shadowgraph.trace.call_writer import CallWriter
 from shadowgraph.trace.clock import fit_clock
-from shadowgraph.trace.columns import CALL_DTYPE
+from shadowgraph.trace.columns import CALL_DTYPE, library
 from shadowgraph.trace.sorting import BLOCK, ThreadSorter
 from shadowgraph.trace.spool_reader import Spool
 from shadowgraph.trace.spool_tables import function_rows, merge_by, process_rows, thread_rows
 from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, PROCESSES_SCHEMA, THREADS_SCHEMA, write_table
 
-__all__ = ["Progress", "convert", "convert_spool"]
+__all__ = ["Progress", "convert", "convert_spool", "prepare"]
 
 # Called with (bytes done, bytes in all), often enough for a progress bar.
 Progress = Callable[[int, int], None]
@@ -35,6 +35,13 @@ class _ThreadRows:
     first: dict[int, int] = field(default_factory=dict)
     count: dict[int, int] = field(default_factory=dict)
     start: dict[int, int | None] = field(default_factory=dict)
+
+
+def prepare() -> None:
+    """Load all that convert() will need, for those who have time now and will not have it then."""
+    import numpy.ma  # noqa: F401  (pyarrow asks whether an array is a masked one)
+
+    library()
 
 
 def convert(folder: Path | str, progress: Progress | None = None, *, state: str = names.COMPLETE) -> dict[str, Any]:

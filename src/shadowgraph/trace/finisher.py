@@ -1,7 +1,7 @@
 """A process that writes the tables of a trace, forked before there is anything to write.
 
-Loading numpy and pyarrow takes longer than recording a small program does: the finisher loads them on another core
-while the program is prepared and runs, and is idle until it is told what to convert.
+Loading pyarrow takes longer than recording a small program does: the finisher loads it on another core while the
+program is prepared and runs, and is idle until it is told what to convert.
 """
 
 from __future__ import annotations
@@ -66,11 +66,19 @@ class Finisher:
             self._pid = 0
 
 
-class _NoPandas:
-    """Hides pandas, which pyarrow would import to find out whether a list is a Series: a quarter of a second."""
+# What pyarrow imports if it is there, and tables in files have no need of: pandas, to find out whether a list is a
+# Series (a quarter of a second), and file systems behind networks, with all that these need.
+_DISPENSABLE = {
+    "pandas",
+    *(f"pyarrow.{name}" for name in ("_azurefs", "_gcsfs", "_hdfs", "_s3fs")),
+}
+
+
+class _Hiding:
+    """Hides modules that may be missing as well."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
+        if name in _DISPENSABLE:
             raise ModuleNotFoundError(name)
 
 
@@ -80,9 +88,10 @@ def _serve(order: int, answer: int, progress: Callable[[int, int], None] | None)
     try:
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # ends the program or the recording, not the writing
-        sys.meta_path.insert(0, _NoPandas())
-        from shadowgraph.trace.convert import convert
+        sys.meta_path.insert(0, _Hiding())
+        from shadowgraph.trace.convert import convert, prepare
 
+        prepare()
         with open(order, "rb") as file:
             folder = file.readline().rstrip(b"\n")
         if folder:
