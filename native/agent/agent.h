@@ -29,6 +29,7 @@ extern struct sg_segment *sg_segments SG_HIDDEN;
 extern struct sg_event *sg_events SG_HIDDEN;
 extern struct sg_chunk *sg_chunks SG_HIDDEN;
 extern struct sg_open *sg_open_calls SG_HIDDEN;
+extern struct sg_function *sg_functions SG_HIDDEN;
 extern char *sg_data SG_HIDDEN;
 extern struct sg_thread *sg_threads SG_HIDDEN;
 extern uint64_t sg_caller_low SG_HIDDEN, sg_caller_size SG_HIDDEN, sg_minimal_ticks SG_HIDDEN;

@@ -7,12 +7,13 @@
  * nobody, and signals respect them: that is where registers are kept.
  *
  * Entry, rsp = slot:                       Return, rsp = slot + 8:
- *     slot -  8  scratch (jump target)         rsp -  8  the slot
+ *     slot -  8  nothing                       rsp -  8  the slot
  *     slot - 16  rax                           rsp - 16  rax
  *     slot - 24  rdx                           rsp - 24  rdx
  *     slot - 32  rcx                           rsp - 32  rsi
  *     slot - 40  flags (lahf, seto)            rsp - 40  rcx (saved by the site)
- *     slot - 48  r11 (saved by the thunk)      rsp - 48  flags
+ *     slot - 48  r11 (saved and restored by    rsp - 48  flags
+ *                the thunk)
  *     slot - 56  rbp (slow path)               rsp - 56  rdi
  *                                              rsp - 64  rbp (slow path)
  *
@@ -65,7 +66,6 @@
     RESTORE_FLAGS -40
     mov rax, [rsp - 16]
     mov rdx, [rsp - 24]
-    mov r11, [rsp - 48]
     .cfi_remember_state
     lea rsp, [rsp + 8]
     .cfi_def_cfa rsp, 8
@@ -83,25 +83,35 @@
     \next
     .endm
 
-/* Entered from a thunk: r11 is saved and points at the function's record. */
+    .macro SAVE_AT_ENTRY
+    mov [rsp - 16], rax
+    mov [rsp - 24], rdx
+    mov [rsp - 32], rcx
+    SAVE_FLAGS -40
+    .endm
+
+/* The caller's return address into rax; off to `if_site` if it is a site: then this is a tail call. */
+    .macro RETURN_ADDRESS_OR if_site
+    mov rax, [rsp]
+    lea rcx, [rip + sg_sites]
+    mov rdx, rax
+    sub rdx, rcx
+    cmp rdx, SG_STRIDE * SG_FRAMES
+    jb \if_site
+    .endm
+
+/*
+ * Entered from a thunk: r11 is saved and points at the function's record. This is the path of functions that are recorded
+ * and nothing else; the record leads all others to one of the entries of the aside path below.
+ */
     .globl sg_enter
     .hidden sg_enter
     .type sg_enter, @function
     .balign 64
 sg_enter:
     .cfi_startproc
-    mov [rsp - 16], rax
-    mov [rsp - 24], rdx
-    mov [rsp - 32], rcx
-    SAVE_FLAGS -40
-    mov rax, [rsp]                           /* the caller's return address, or a site: then this is a tail call */
-    lea rcx, [rip + sg_sites]
-    mov rdx, rax
-    sub rdx, rcx
-    cmp rdx, SG_STRIDE * SG_FRAMES
-    jb .Lenter_slow
-    test dword ptr [r11 + FUNCTION_FLAGS], FLAGS_ASIDE
-    jne .Lenter_checks
+    SAVE_AT_ENTRY
+    RETURN_ADDRESS_OR .Lenter_slow
 .Lenter_take:
     THREAD rdx, rcx, .Lenter_slow
     mov rax, [rdx + THREAD_TOP]              /* the frame below ours */
@@ -141,24 +151,12 @@ sg_enter_end:
     .type sg_enter_aside, @function
 sg_enter_aside:
     .cfi_startproc
-.Lenter_checks:
-    test dword ptr [r11 + FUNCTION_FLAGS], FLAG_TRUE_RETURN
-    jne .Lenter_pass                         /* it has it: this is no tail call */
-    test dword ptr [r11 + FUNCTION_FLAGS], FLAGS_ASIDE - FLAG_CALLER
-    jne .Lenter_slow
-    mov rdx, rax
-    sub rdx, [rip + sg_caller_low]
-    cmp rdx, [rip + sg_caller_size]
-    jb .Lenter_take
 .Lenter_pass:                                /* straight to the body: this call is not traced */
-    mov rdx, [r11 + FUNCTION_BODY]
-    mov [rsp - 8], rdx
     RESTORE_FLAGS -40
     mov rax, [rsp - 16]
     mov rdx, [rsp - 24]
     mov rcx, [rsp - 32]
-    mov r11, [rsp - 48]
-    jmp [rsp - 8]
+    jmp [r11 + FUNCTION_BODY]
 
 .Lenter_no_frame:
     cmp qword ptr [rax + SG_STRIDE + FRAME_SLOT], SG_SLOT_CUT
@@ -168,6 +166,25 @@ sg_enter_aside:
     mov rdx, [rdx + THREAD_SHARED]
     inc qword ptr [rdx + SHARED_FILTERED]
     jmp .Lenter_pass
+
+    .globl sg_enter_from_caller, sg_enter_for_true_return, sg_enter_hook
+    .hidden sg_enter_from_caller, sg_enter_for_true_return, sg_enter_hook
+sg_enter_from_caller:                        /* recorded if the executable calls it */
+    SAVE_AT_ENTRY
+    RETURN_ADDRESS_OR .Lenter_slow
+    sub rax, [rip + sg_caller_low]
+    cmp rax, [rip + sg_caller_size]
+    jb .Lenter_take
+    jmp .Lenter_pass
+
+sg_enter_for_true_return:                    /* must find its true return address: it does unless this is a tail call */
+    SAVE_AT_ENTRY
+    RETURN_ADDRESS_OR .Lenter_slow
+    jmp .Lenter_pass
+
+sg_enter_hook:                               /* one of the agent's own needs */
+    SAVE_AT_ENTRY
+    jmp .Lenter_slow
 
 .Lenter_slow:
     mov [rsp - 56], rbp

@@ -8,12 +8,14 @@ struct sg_segment *sg_segments;
 struct sg_event *sg_events;
 struct sg_chunk *sg_chunks;
 struct sg_open *sg_open_calls;
+struct sg_function *sg_functions;
 char *sg_data;
 struct sg_thread *sg_threads;
 uint64_t sg_caller_low, sg_caller_size, sg_minimal_ticks;
 
 #define EVENTS 64
 #define PAGE 4096ull
+#define FUNCTIONS_SIZE (sizeof(struct sg_function) * SG_FUNCTIONS)
 
 static uint64_t reserve(uint64_t *end, uint64_t size)
 {
@@ -30,6 +32,7 @@ static uint64_t lay_out(struct sg_arena *arena)
     arena->events_at = reserve(&end, sizeof(struct sg_event) * arena->events);
     arena->chunks_at = reserve(&end, sizeof(struct sg_chunk) * arena->chunks);
     arena->open_at = reserve(&end, sizeof(struct sg_open) * SG_BLOCK_FRAMES * arena->chunks);
+    arena->functions_at = reserve(&end, FUNCTIONS_SIZE);
     arena->data_at = reserve(&end, (uint64_t)arena->segment_size * arena->segments);
     return end;
 }
@@ -46,6 +49,7 @@ static void find_tables(void)
 }
 
 extern char sg_enter[] SG_HIDDEN, sg_enter_end[] SG_HIDDEN, sg_enter_aside[] SG_HIDDEN, sg_enter_aside_end[] SG_HIDDEN;
+extern char sg_enter_from_caller[] SG_HIDDEN, sg_enter_for_true_return[] SG_HIDDEN, sg_enter_hook[] SG_HIDDEN;
 extern char sg_return[] SG_HIDDEN, sg_return_end[] SG_HIDDEN, sg_return_aside[] SG_HIDDEN, sg_return_aside_end[] SG_HIDDEN;
 
 static void tell_zones(void)
@@ -54,16 +58,35 @@ static void tell_zones(void)
     sg_settings.enter_end = (uint64_t)sg_enter_end;
     sg_settings.enter_aside = (uint64_t)sg_enter_aside;
     sg_settings.enter_aside_end = (uint64_t)sg_enter_aside_end;
+    sg_settings.enter_from_caller = (uint64_t)sg_enter_from_caller;
+    sg_settings.enter_for_true_return = (uint64_t)sg_enter_for_true_return;
+    sg_settings.enter_hook = (uint64_t)sg_enter_hook;
     sg_settings.leave = (uint64_t)sg_return;
     sg_settings.leave_end = (uint64_t)sg_return_end;
     sg_settings.leave_aside = (uint64_t)sg_return_aside;
     sg_settings.leave_aside_end = (uint64_t)sg_return_aside_end;
     sg_settings.sites = (uint64_t)sg_sites;
     sg_settings.resolver = (uint64_t)sg_resolve_return_address;
+    sg_settings.functions = (uint64_t)sg_functions;
     sg_settings.frames = (uint64_t)sg_frames;
     sg_settings.frame_count = SG_FRAMES;
     sg_settings.kept = (uint64_t)sg_kept;
     sg_settings.thread_word = sg_thread_place();
+}
+
+/*
+ * The table of functions once more, where thunks find it: with another arena it lies there in place of the former one. That
+ * comes last of what may fail.
+ */
+static int map_functions(long fd, uint64_t at)
+{
+    long flags = sg_functions ? 0x11 /* SHARED, FIXED */ : 1;
+    long address = sg_kernel6(KERNEL_mmap, (long)sg_functions, FUNCTIONS_SIZE, 3 /* RW */, flags, fd, (long)at);
+    if (address < 0)
+        return 0;
+    sg_kernel3(KERNEL_madvise, address, FUNCTIONS_SIZE, 16 /* MADV_DONTDUMP */);
+    sg_functions = (struct sg_function *)address;
+    return 1;
 }
 
 /*
@@ -90,8 +113,10 @@ __attribute__((visibility("default"))) long sg_start(void)
     long threads = arena < 0 ? arena
                              : sg_kernel6(KERNEL_mmap, 0, private_size, 3,
                                           0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
-    if (threads >= 0 && sg_settings.capture && !sg_values_start())
+    if (threads >= 0 && ((sg_settings.capture && !sg_values_start()) || !map_functions(fd, plan.functions_at))) {
+        sg_kernel2(KERNEL_munmap, threads, private_size);
         threads = -12; /* ENOMEM */
+    }
     if (threads < 0) {
         if (arena > 0)
             sg_kernel2(KERNEL_munmap, arena, size);

@@ -77,14 +77,9 @@
 #define SHARED_MISSED 32
 #define SHARED_DROPPED 40
 #define SHARED_FILTERED 48
-#define FUNCTION_BODY 0
-#define FUNCTION_ID 8
-#define FUNCTION_FLAGS 12
-
-#define FLAG_CALLER 1
-#define FLAG_TRUE_RETURN 128
-#define FLAG_EXIT 256
-#define FLAGS_ASIDE (63 | FLAG_TRUE_RETURN | FLAG_EXIT) /* what the plain entry path does not deal with */
+#define FUNCTION_ENTER 0
+#define FUNCTION_BODY 8
+#define FUNCTION_ID 16
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -153,11 +148,10 @@ SAME(struct sg_shared_thread, missed, SHARED_MISSED);
 SAME(struct sg_shared_thread, dropped, SHARED_DROPPED);
 SAME(struct sg_shared_thread, filtered, SHARED_FILTERED);
 _Static_assert(sizeof(struct sg_shared_thread) == 128, "two cache lines");
+SAME(struct sg_function, enter, FUNCTION_ENTER);
 SAME(struct sg_function, body, FUNCTION_BODY);
 SAME(struct sg_function, id, FUNCTION_ID);
-SAME(struct sg_function, flags, FUNCTION_FLAGS);
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
-_Static_assert(SG_FLAG_CALLER == FLAG_CALLER && SG_FLAG_TRUE_RETURN == FLAG_TRUE_RETURN && SG_FLAG_EXIT == FLAG_EXIT, "known to the entry path");
 _Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");
 _Static_assert(SG_BLOCKS * SG_BLOCK_FRAMES == SG_FRAMES, "whole blocks");
 #undef SAME

@@ -42,11 +42,13 @@ def test_the_site_goes_where_its_slot_was_given_back_and_only_there() -> None:
         assert stopped.unwinder.zones is not None
         low, high = stopped.unwinder.zones.range_of(Zone.ENTER_ASIDE)
         place = low + stopped.memory.read(low, high - low).index(RDSSPQ_RAX)
-        enter, _ = stopped.unwinder.zones.range_of(Zone.ENTER)
+        assert stopped.process is not None
+        zones = stopped.process.agent.zones
+        entries = [zones[name] for name in ("enter", "enter_from_caller", "enter_for_true_return", "enter_hook")]
         top, given_back, kept = 0, 0, 0
-        while stopped.run_to([enter, place]):
+        while stopped.run_to([*entries, place]):
             slot = stopped.memory.read_word(stopped.registers().rsp)
-            if stopped.registers().rip == enter:
+            if stopped.registers().rip in entries:
                 top = slot  # what the last call has pushed, on both stacks
                 continue
             is_given_back = slot != top

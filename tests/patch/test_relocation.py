@@ -42,7 +42,7 @@ def test_thunks_of_real_functions_do_what_was_displaced(path: str) -> None:
     rows = plan.with_lenders(rows[:: max(1, len(rows) // SAMPLE)])
     bias = 0x5555_5555_4000 if image.is_pie else 0
     base = bias + 0x2000_0000
-    thunks = encode_thunks(plan, rows, bias, base, base + 0x1000_0000, rows, base + 0x1800_0000)
+    thunks = encode_thunks(plan, rows, bias, base, base + 0x1000_0000, rows)
     assert not len(thunks.out_of_reach)
     for index, row in enumerate(rows.tolist()):
         address = int(plan.patch_address[row])
@@ -51,7 +51,7 @@ def test_thunks_of_real_functions_do_what_was_displaced(path: str) -> None:
 
 
 def body_of(thunks: ThunkBlock, index: int, plan: ModulePlan, row: int) -> bytes:
-    start = int(thunks.body[index]) - (int(thunks.thunk[0]) - 16)
+    start = int(thunks.body[index]) - int(thunks.thunk[0])
     return thunks.code[start : start + len(plan.recipes[plan.recipe[row]].body)]
 
 

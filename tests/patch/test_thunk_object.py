@@ -42,11 +42,10 @@ def build(image: Image) -> Built:
     place = lay_out(BASE, code_size, len(chosen))
     bias = BASE + (64 << 20)
     ids = np.arange(1, len(chosen) + 1)
-    enter = place.thunk_base + code_size + 0x1000
-    block = encode_thunks(plan, chosen, bias, place.thunk_base, place.record_base, ids, enter)
+    block = encode_thunks(plan, chosen, bias, place.thunk_base, 0x10_0000, ids)
     rows = thunk_rows(plan, unwind, block.chosen)
     names = [functions.name(row) for row in block.chosen.tolist()]
-    content = build_thunk_object(block, rows, place.thunk_base, place.record_base, names, "some.thunks")
+    content = build_thunk_object(block, rows, place.thunk_base, names, "some.thunks")
     return Built(unwind, plan, block, rows, place, content)
 
 
@@ -120,13 +119,13 @@ assert lowest == base, hex(lowest)
 class Info(ctypes.Structure):
     _fields_ = [("file", ctypes.c_char_p), *((name, ctypes.c_void_p) for name in ("base", "name", "at"))]
 info = Info()
-assert ctypes.CDLL(None).dladdr(ctypes.c_void_p(base + 0x1010), ctypes.byref(info))
+assert ctypes.CDLL(None).dladdr(ctypes.c_void_p(base + 0x1000), ctypes.byref(info))
 assert info.file.decode() == path
 find = ctypes.CDLL("libgcc_s.so.1")._Unwind_Find_FDE
 find.restype = ctypes.c_void_p
 bases = (ctypes.c_void_p * 3)()
-assert find(ctypes.c_void_p(base + 0x1010), bases)
-assert bases[2] == base + 0x1010
+assert find(ctypes.c_void_p(base + 0x1000), bases)
+assert bases[2] == base + 0x1000
 """
 
 

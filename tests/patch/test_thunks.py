@@ -12,7 +12,7 @@ from tests.support.hook_bench import HERE, Bench, build
 from tests.support.lending import LENDING
 
 FIXED = ("-static", "-no-pie", "-Wl,-Ttext-segment=0x10000000", "-Wl,-e,0")
-BASE, RECORDS, NEAR, FAR = 0x1100_0000, 0x1180_0000, 0x1200_0000, 0x7FFF_F7A0_0040
+BASE, TABLE, FAR = 0x1100_0000, 0x1180_0000, 0x7FFF_F7A0_0040
 SECOND = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
 
 
@@ -21,9 +21,9 @@ def bench() -> Bench:
     return Bench(build(HERE / "shapes.S", "shapes", *FIXED))
 
 
-def encode(bench: Bench, *, enter: int = NEAR, base: int = BASE, records: int = RECORDS) -> ThunkBlock:
+def encode(bench: Bench, *, base: int = BASE, table: int = TABLE) -> ThunkBlock:
     rows = bench.hookable()
-    return encode_thunks(bench.plan, rows, 0, base, records, rows + 1000, enter, rows % 7)
+    return encode_thunks(bench.plan, rows, 0, base, table, rows + 1000, rows % 7)
 
 
 def test_records_are_laid_out_as_the_agent_reads_them() -> None:
@@ -31,29 +31,28 @@ def test_records_are_laid_out_as_the_agent_reads_them() -> None:
     assert RECORD.itemsize == layout.FUNCTION_RECORD_SIZE
 
 
-@pytest.mark.parametrize("enter", [NEAR, FAR])
-def test_a_thunk_saves_r11_names_its_record_and_enters(bench: Bench, enter: int) -> None:
-    thunks = encode(bench, enter=enter)
+@pytest.mark.parametrize("table", [TABLE, FAR])
+def test_a_thunk_saves_r11_names_its_record_and_goes_where_that_says(bench: Bench, table: int) -> None:
+    thunks = encode(bench, table=table)
     for index, address in enumerate(thunks.thunk.tolist()):
-        code = thunks.code[address - BASE : address - BASE + 18]
-        save, name, go = (next(SECOND.disasm(code[at:], address + at)) for at in (0, 5, 12))
-        assert str(save).endswith("mov qword ptr [rsp - 0x30], r11>") or save.op_str == "qword ptr [rsp - 0x30], r11"
-        assert name.mnemonic == "lea"
-        distance = int.from_bytes(code[8:12], "little", signed=True)
-        assert address + 12 + distance == RECORDS + 32 * index
-        if enter == NEAR:
-            assert go.mnemonic == "jmp"
-            assert int(go.op_str, 16) == enter
-        else:
-            literal = address + 18 + int.from_bytes(code[14:18], "little", signed=True) - BASE
-            assert int.from_bytes(thunks.code[literal : literal + 8], "little") == enter
+        code = thunks.code[address - BASE : address - BASE + 23]
+        save, name, go, restore = (next(SECOND.disasm(code[at:], address + at)) for at in (0, 5, 15, 18))
+        assert (save.mnemonic, save.op_str) == ("mov", "qword ptr [rsp - 0x30], r11")
+        assert (name.mnemonic, name.op_str) == (
+            "movabs",
+            f"r11, {table + 64 * int(thunks.records['id'][index]):#x}",
+        )
+        assert (go.mnemonic, go.op_str) == ("jmp", "qword ptr [r11]")
+        assert (restore.mnemonic, restore.op_str) == ("mov", "r11, qword ptr [rsp - 0x30]")
         assert address % 16 == 0
+        assert int(thunks.body[index]) == address + 23
 
 
-def test_records_hold_body_id_and_flags(bench: Bench) -> None:
+def test_records_let_calls_pass_until_somebody_wants_them(bench: Bench) -> None:
     thunks = encode(bench)
     rows = bench.hookable()
-    assert thunks.records["body"].tolist() == thunks.body.tolist()
+    assert thunks.records["body"].tolist() == (thunks.body - 5).tolist()
+    assert thunks.records["enter"].tolist() == thunks.records["body"].tolist()
     assert thunks.records["id"].tolist() == (rows + 1000).tolist()
     assert thunks.records["flags"].tolist() == (rows % 7).tolist()
     assert thunks.chosen.tolist() == rows.tolist()
@@ -61,9 +60,8 @@ def test_records_hold_body_id_and_flags(bench: Bench) -> None:
 
 def test_space_is_what_the_block_takes(bench: Bench) -> None:
     for rows in (bench.hookable(), bench.hookable()[:1], bench.hookable()[:0]):
-        for enter in (NEAR, FAR):
-            thunks = encode_thunks(bench.plan, rows, 0, BASE, RECORDS, rows, enter)
-            assert len(thunks.code) == thunk_space(bench.plan, rows)
+        thunks = encode_thunks(bench.plan, rows, 0, BASE, TABLE, rows)
+        assert len(thunks.code) == thunk_space(bench.plan, rows)
 
 
 def test_thunks_do_not_overlap(bench: Bench) -> None:
@@ -79,17 +77,15 @@ def test_rows_that_are_not_hookable_are_refused(bench: Bench) -> None:
     with pytest.raises(ValueError, match="not hookable"):
         thunk_space(bench.plan, [row])
     with pytest.raises(ValueError, match="not hookable"):
-        encode_thunks(bench.plan, [row], 0, BASE, RECORDS, [1], NEAR)
+        encode_thunks(bench.plan, [row], 0, BASE, TABLE, [1])
     with pytest.raises(ValueError, match="multiple of 16"):
-        encode_thunks(bench.plan, [], 0, BASE + 8, RECORDS, [], NEAR)
+        encode_thunks(bench.plan, [], 0, BASE + 8, TABLE, [])
 
 
 def test_what_cannot_reach_has_no_patch(bench: Bench) -> None:
-    far_away = encode(bench, base=BASE + (1 << 31) + (1 << 20), records=RECORDS + (1 << 31))
+    far_away = encode(bench, base=BASE + (1 << 31) + (1 << 20))
     assert far_away.out_of_reach.tolist() == list(range(len(bench.hookable())))
     assert not len(far_away.patch_address)
-    no_record = encode(bench, records=RECORDS + (1 << 33))
-    assert len(no_record.out_of_reach) == len(bench.hookable())
 
 
 def test_only_functions_whose_operands_are_out_of_reach_stay_unpatched(bench: Bench) -> None:
@@ -98,10 +94,10 @@ def test_only_functions_whose_operands_are_out_of_reach_stay_unpatched(bench: Be
     first = int(bench.functions.start.min())
     base = (first + (1 << 31) - (1 << 16)) & -16
     rows = np.array([bench.row("rip_store"), bench.row("static_chain")])
-    backwards = encode_thunks(bench.plan, rows, 0, base, base + 4096, rows, base + 8192)
+    backwards = encode_thunks(bench.plan, rows, 0, base, TABLE, rows)
     assert not len(backwards.out_of_reach)
     below = (variable - (1 << 31) - 64) & -16
-    thunks = encode_thunks(bench.plan, rows, 1 << 33, below + (1 << 33), below + (1 << 33) + 4096, rows, NEAR)
+    thunks = encode_thunks(bench.plan, rows, 1 << 33, below + (1 << 33), TABLE, rows)
     assert thunks.out_of_reach.tolist() == [0]
     assert thunks.patched.tolist() == [1]
 
@@ -177,9 +173,9 @@ def test_the_pc_map_names_the_original_of_every_instruction(bench: Bench) -> Non
 def test_lenders_that_are_missing_leave_the_borrower_out() -> None:
     bench = Bench(build(LENDING, "lending"))
     borrower = bench.row("borrower")
-    alone = encode_thunks(bench.plan, [borrower], 0, BASE, RECORDS, [1], NEAR)
+    alone = encode_thunks(bench.plan, [borrower], 0, BASE, TABLE, [1])
     assert alone.out_of_reach.tolist() == [0]
-    both = encode_thunks(bench.plan, bench.plan.with_lenders([borrower]), 0, BASE, RECORDS, [1, 2], NEAR)
+    both = encode_thunks(bench.plan, bench.plan.with_lenders([borrower]), 0, BASE, TABLE, [1, 2])
     assert not len(both.out_of_reach)
     hole = int(np.flatnonzero(both.patch_address == bench.plan.hole[borrower])[0])
     assert both.patch_address[both.requires[hole]] == bench.plan.patch_address[bench.row("lender")]

@@ -138,9 +138,6 @@ def test_each_jump_stands_for_the_entry_of_its_function(stopped: Stopped, table:
             record = table.hooked(place.function.record)
             assert record is not None
             assert (record.hooks, record.index) == (hooks, place.function.index)
-            body = table.hooked_by_body(int(thunks.body[place.function.index]))
-            assert body is not None
-            assert (body.hooks, body.index) == (hooks, place.function.index)
 
 
 def test_each_trampoline_stands_for_the_entry_of_its_function(stopped: Stopped, table: ZoneTable) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from shadowgraph.agent import hooks
+from shadowgraph.agent.entries import record_everything
 from shadowgraph.agent.inject import Agent
 from shadowgraph.image import lookup_dynamic, open_image, read_functions, read_unwind_table
 from shadowgraph.patch import ModulePlan, encode_thunks, thunk_space
@@ -40,18 +41,20 @@ class ObjectHooks:
         assert base is not None
         place = lay_out(base, code_size, count)
         block = encode_thunks(
-            plan, request.rows, bias, place.thunk_base, place.record_base, request.ids, agent.enter, request.flags
+            plan, request.rows, bias, place.thunk_base, agent.zones["functions"], request.ids, request.flags
         )
         block.records["variant"] = request.variants
+        record_everything(block.records, agent.zones)
         image = open_image(module.opened)
         functions = read_functions(image)
         names = [functions.name(row) for row in block.chosen.tolist()]
         rows = thunk_rows(plan, read_unwind_table(image), block.chosen)
         path = self.folder / f"{module.name}.{thread.memory.pid}.thunks"
-        path.write_bytes(build_thunk_object(block, rows, place.thunk_base, place.record_base, names, path.name))
+        path.write_bytes(build_thunk_object(block, rows, place.thunk_base, names, path.name))
         self._load(thread, path, base)
         refused = {int(request.rows[row]): hooks.Reason.OUT_OF_REACH for row in block.out_of_reach}
-        placed = hooks.Hooks(module, block, place.thunk_base, place.record_base, refused)
+        placed = hooks.Hooks(module, block, place.thunk_base, agent.zones["functions"], refused)
+        agent.arena.functions[block.records["id"]] = block.records
         hooks.write_jumps(thread.memory, placed)
         return placed
 

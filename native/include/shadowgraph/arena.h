@@ -10,6 +10,7 @@
  *     events_at       │ struct sg_event[]        │ what the agent asks of the controller
  *     chunks_at       │ struct sg_chunk[]        │ whose is which piece of the table of open calls
  *     open_at         │ struct sg_open[]         │ SG_BLOCK_FRAMES open calls for each chunk
+ *     functions_at    │ struct sg_function[]     │ what is hooked, by number: thunks point here
  *     data_at         │ records                  │ SG segment_size bytes for each segment
  *                     └──────────────────────────┘
  */
@@ -28,8 +29,8 @@
 struct sg_arena {
     uint64_t magic;
     uint64_t size;
-    uint64_t threads_at, segments_at, events_at, chunks_at, open_at, data_at; /* offsets from the arena's start */
-    uint32_t threads, segments, events, chunks;                              /* how many */
+    uint64_t threads_at, segments_at, events_at, chunks_at, open_at, functions_at, data_at; /* offsets from the start */
+    uint32_t threads, segments, events, chunks;                                            /* how many */
     uint32_t segment_size;
     uint32_t policy;
     uint64_t tick_base;      /* rdtsc when the recording began; starts count from here */
@@ -43,7 +44,7 @@ struct sg_arena {
     uint32_t unused;
     uint64_t missed;         /* calls missed by threads that have no entry in the table */
     uint64_t dropped;        /* records dropped for the same reason */
-    uint64_t reserved[3];
+    uint64_t reserved[2];
 };
 
 #define SG_THREAD_FREE 0
@@ -107,15 +108,23 @@ struct sg_open {
 #define SG_OPEN_VALUES 0x4000000000000000ull /* values have been captured at the entry */
 #define SG_OPEN_MARKS 0xffffffffff000000ull
 
-#define SG_FUNCTION_RECORD_SIZE 32
+#define SG_FUNCTIONS (1 << 19) /* functions that can be hooked in one process; memory is touched for those that are */
+#define SG_FUNCTION_RECORD_SIZE 64
 
-/* What a thunk points r11 at. Private memory of the target, next to the thunks. */
+/*
+ * What a thunk points r11 at: record number `id` of the table. It lies in shared memory, so that who is on a function is
+ * changed by a store, in all processes at once, and a thread sees the old word or the new one, never half of one.
+ */
 struct sg_function {
-    uint64_t body;
+    uint64_t enter; /* where its thunk jumps to: one of the agent's entry paths, or `body` if nobody wants its calls */
+    uint64_t body;  /* where it goes on: r11 is given back, then the displaced instructions follow */
     uint32_t id;
     uint32_t flags;
-    uint64_t values;  /* address of a struct sg_values, or 0 */
-    uint64_t variant; /* SG_FLAG_EXEC: which of the exec functions (SG_EXEC_...) */
+    uint64_t users[2]; /* who wants its calls, a bit for each slot; which of the two counts, sg_registry.side tells */
+    uint32_t cell;     /* of the counter of its calls */
+    uint32_t variant;  /* SG_FLAG_EXEC: which of the exec functions (SG_EXEC_...) */
+    uint64_t values;   /* address of a struct sg_values, or 0 */
+    uint64_t callers;  /* which of the users want only calls that come from the executable */
 };
 
 #define SG_EXEC_EXECVE 0   /* (path, arguments, environment) */
@@ -214,8 +223,10 @@ struct sg_settings {
     uint64_t arena;
     uint64_t resolver; /* uint64_t (*)(uint64_t slot): where the true return address of a slot is */
     uint64_t enter, enter_end, enter_aside, enter_aside_end;
+    uint64_t enter_from_caller, enter_for_true_return, enter_hook; /* entries to the aside path: see paths.S */
     uint64_t leave, leave_end, leave_aside, leave_aside_end;
     uint64_t sites, frames, frame_count;
+    uint64_t functions;   /* struct sg_function[SG_FUNCTIONS]: mapped once more at an address that stays when the arena is renewed */
     uint64_t kept;        /* struct sg_kept[SG_KEPT_LIMIT] */
     uint64_t thread_word; /* where a thread's word is, counted from its fs base; 0: it is the gs base */
 };

@@ -59,6 +59,9 @@ class Arena:
         self.events = table("events_at", "events", layout.event_dtype)
         self.chunks = table("chunks_at", "chunks", layout.chunk_dtype)
         self.open_calls = table("open_at", "chunks", layout.open_dtype, layout.BLOCK_FRAMES)
+        start = int(header["functions_at"])
+        size = layout.FUNCTIONS * layout.function_dtype.itemsize
+        self.functions = data[start : start + size].view(layout.function_dtype)
         self.segment_size = int(header["segment_size"])
         start = int(header["data_at"])
         self.data = data[start : start + self.segment_size * len(self.segments)].reshape(-1, self.segment_size)

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
+from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.entries import record_everything
 from shadowgraph.agent.exchange import Exchange
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.kept import keep, tables_of
@@ -38,7 +40,7 @@ _PRIVATE_ANONYMOUS_FIXED = _PRIVATE_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 class Request:
     """Rows of a plan to hook, with the id, flags and variant that go into each one's function record.
 
-    ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
+    Flags of functions that nobody traces are FLAG_SILENT and others. ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
     """
 
     rows: npt.NDArray[np.int64]
@@ -59,12 +61,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What was done to one module. ``refused`` maps rows of the plan to the reason found in the running process."""
+    """What was done to one module. ``refused`` maps rows of the plan to the reason found in the running process.
+
+    ``table`` is where the process has the function records.
+    """
 
     module: Module
     thunks: ThunkBlock
     thunk_base: int
-    record_base: int
+    table: int
     refused: dict[int, Reason]
 
 
@@ -75,6 +80,7 @@ def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, requ
     placed.map(thread)
     placed.map_way_back(thread)
     placed.fill(thread.memory)
+    placed.fill_records(agent.arena)
     write_jumps(thread.memory, placed.hooks)
     return placed.hooks
 
@@ -132,7 +138,6 @@ class Placed:
         thunks = self.hooks.thunks
         memory.write(*self.values)
         memory.write(self.hooks.thunk_base, thunks.code)
-        memory.write(self.hooks.record_base, thunks.records.tobytes())
         memory.write(self.tables, self.patches.tobytes() + self.moves.tobytes())
         returned_into = bool((self.plan.flags[thunks.chosen] & np.uint16(PlanFlag.REAL_CALL)).any())
         keep(
@@ -150,6 +155,11 @@ class Placed:
             },
         )
 
+    def fill_records(self, arena: Arena) -> None:
+        """Write the function records, before anything leads to them."""
+        records = self.hooks.thunks.records
+        arena.functions[records["id"]] = records
+
 
 def lay_out(
     pid: int,
@@ -164,21 +174,21 @@ def lay_out(
     plan, request, unlawful = _adapt(plan, request, bias, read_surroundings(pid, pid, mappings))
     trampolines = [Mapping(start, start + size, "r-xp", 0, "") for start, size in trampoline_pages(plan, bias)]
     code_size = _pages(thunk_space(plan, request.rows))
-    record_size = _pages(len(request.rows) * layout.FUNCTION_RECORD_SIZE)
     values = b"".join(request.values.values())
-    size = code_size + record_size + _pages(len(values))
+    size = code_size + _pages(len(values))
     taken = sorted([*mappings, *trampolines], key=lambda mapping: mapping.start)
     base = find_gap(taken, module.low, module.high, size)
     if base is None:
         raise StartError(f"{module.path}: no free memory for {size} bytes of thunks within 2 GiB of it")
-    thunks = encode_thunks(plan, request.rows, bias, base, base + code_size, request.ids, zones["enter"], request.flags)
+    thunks = encode_thunks(plan, request.rows, bias, base, zones["functions"], request.ids, request.flags)
     thunks.records["variant"] = request.variants
-    values_at = base + code_size + record_size
+    values_at = base + code_size
     for number, index in enumerate(request.values):
         thunks.records["flags"][index] |= layout.FLAG_VALUES
         thunks.records["values"][index] = values_at + number * layout.values_dtype.itemsize
+    record_everything(thunks.records, zones)
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
-    hooks = Hooks(module, thunks, base, base + code_size, refused)
+    hooks = Hooks(module, thunks, base, zones["functions"], refused)
     patches, moves = tables_of(thunks)
     own = [Mapping(base, base + size, "r-xp", 0, ""), *trampolines]
     return Placed(hooks, plan, bias, size, code_size, (values_at, values), patches, moves, zones["kept"], own)

@@ -78,8 +78,7 @@ def tables_of(thunks: ThunkBlock) -> tuple[npt.NDArray[np.void], npt.NDArray[np.
 
 
 def _base(thunks: ThunkBlock) -> int:
-    # The block begins with a literal of 16 bytes, and the first thunk behind it (patch/thunks.py).
-    return int(thunks.thunk[0]) - 16
+    return int(thunks.thunk[0])
 
 
 def _moves_out(thunks: ThunkBlock, owners: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:

@@ -26,7 +26,8 @@ EVENT_LOADED = 3
 OPEN_SLOW = 0x8000000000000000
 OPEN_VALUES = 0x4000000000000000
 OPEN_MARKS = 0xFFFFFFFFFF000000
-FUNCTION_RECORD_SIZE = 32
+FUNCTIONS = 0x80000
+FUNCTION_RECORD_SIZE = 64
 EXEC_EXECVE = 0
 EXEC_EXECVEAT = 1
 EXEC_FEXECVE = 2
@@ -75,6 +76,7 @@ arena_dtype = np.dtype(
             "events_at",
             "chunks_at",
             "open_at",
+            "functions_at",
             "data_at",
             "threads",
             "segments",
@@ -104,6 +106,7 @@ arena_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
             "<u4",
             "<u4",
             "<u4",
@@ -121,7 +124,7 @@ arena_dtype = np.dtype(
             "<u4",
             "<u8",
             "<u8",
-            ("<u8", (3,)),
+            ("<u8", (2,)),
         ],
         "offsets": [
             0,
@@ -133,14 +136,13 @@ arena_dtype = np.dtype(
             48,
             56,
             64,
-            68,
             72,
             76,
             80,
             84,
             88,
+            92,
             96,
-            100,
             104,
             108,
             112,
@@ -148,8 +150,10 @@ arena_dtype = np.dtype(
             120,
             124,
             128,
+            132,
             136,
             144,
+            152,
         ],
         "itemsize": 168,
     }
@@ -215,10 +219,10 @@ open_dtype = np.dtype(
 
 function_dtype = np.dtype(
     {
-        "names": ["body", "id", "flags", "values", "variant"],
-        "formats": ["<u8", "<u4", "<u4", "<u8", "<u8"],
-        "offsets": [0, 8, 12, 16, 24],
-        "itemsize": 32,
+        "names": ["enter", "body", "id", "flags", "users", "cell", "variant", "values", "callers"],
+        "formats": ["<u8", "<u8", "<u4", "<u4", ("<u8", (2,)), "<u4", "<u4", "<u8", "<u8"],
+        "offsets": [0, 8, 16, 20, 24, 40, 44, 48, 56],
+        "itemsize": 64,
     }
 )
 
@@ -294,6 +298,9 @@ settings_dtype = np.dtype(
             "enter_end",
             "enter_aside",
             "enter_aside_end",
+            "enter_from_caller",
+            "enter_for_true_return",
+            "enter_hook",
             "leave",
             "leave_end",
             "leave_aside",
@@ -301,6 +308,7 @@ settings_dtype = np.dtype(
             "sites",
             "frames",
             "frame_count",
+            "functions",
             "kept",
             "thread_word",
         ],
@@ -321,6 +329,10 @@ settings_dtype = np.dtype(
             "<u8",
             "<u4",
             "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -373,7 +385,11 @@ settings_dtype = np.dtype(
             192,
             200,
             208,
+            216,
+            224,
+            232,
+            240,
         ],
-        "itemsize": 216,
+        "itemsize": 248,
     }
 )

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Hooks
 from shadowgraph.patch import TRAMPOLINE_SIZE, PatchKind
 
@@ -102,7 +103,8 @@ class HookedFunction:
     @property
     def record(self) -> int:
         """The address of its function record."""
-        return self.hooks.record_base + self.hooks.thunks.records.dtype.itemsize * self.index
+        records = self.hooks.thunks.records
+        return self.hooks.table + records.dtype.itemsize * int(records["id"][self.index])
 
     @property
     def entry(self) -> int:
@@ -146,8 +148,8 @@ class ZoneTable:
         self.text = text
         self._blocks = sorted(hooks, key=lambda block: block.thunk_base)
         self._bases = [block.thunk_base for block in self._blocks]
-        self._by_record = sorted(hooks, key=lambda block: block.record_base)
-        self._record_bases = [block.record_base for block in self._by_record]
+        self.entries_aside = agent["enter_from_caller"]  # where those paths begin whose end is a call of C code
+        self._table = agent["functions"]
 
     def place(self, pc: int) -> Place:
         """The zone of a pc and what it stands for."""
@@ -179,20 +181,16 @@ class ZoneTable:
 
     def hooked(self, record: int) -> HookedFunction | None:
         """The function whose record lies at an address."""
-        index = bisect_right(self._record_bases, record) - 1
-        if index < 0:
-            return None
-        block = self._by_record[index]
-        number, rest = divmod(record - block.record_base, block.thunks.records.dtype.itemsize)
-        return HookedFunction(block, number) if number < len(block.thunks.records) and rest == 0 else None
+        number, rest = divmod(record - self._table, layout.FUNCTION_RECORD_SIZE)
+        return None if rest else self._by_id.get(number)
 
-    def hooked_by_body(self, body: int) -> HookedFunction | None:
-        """The function whose displaced instructions begin at an address."""
-        place = self._in_thunk(body)
-        if place is None or place.function is None:
-            return None
-        starts_there = int(place.function.hooks.thunks.body[place.function.index]) == body
-        return place.function if starts_there else None
+    @cached_property
+    def _by_id(self) -> dict[int, HookedFunction]:
+        return {
+            number: HookedFunction(block, index)
+            for block in self._blocks
+            for index, number in enumerate(block.thunks.records["id"].tolist())
+        }
 
     def copy_of(self, pc: int) -> int | None:
         """Where a thread that stands at ``pc`` must go on before the bytes there change, or are given up.
@@ -226,7 +224,7 @@ class ZoneTable:
             return None
         found = rows[row]
         function = HookedFunction(block, int(found["function"]))
-        zone = Zone.HEAD if pc < int(block.thunks.body[function.index]) else Zone.BODY
+        zone = Zone.HEAD if pc < int(block.thunks.records["body"][function.index]) else Zone.BODY
         return Place(zone, int(found["original"]), int(found["pushed"]), function)
 
     def _in_jump(self, pc: int) -> Place | None:

@@ -40,6 +40,7 @@ from shadowgraph.ops.leaving import leave
 from shadowgraph.ops.processes import shares
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
+from shadowgraph.patch import HEAD_OFFSETS, HEAD_START
 from shadowgraph.target import ptrace
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory, program_mark, read_mappings
@@ -53,8 +54,6 @@ __all__ = ["Attachment", "prepare"]
 _SYS_MUNMAP = 11
 _EMPTY_SECONDS = 2.0
 _PLACE_TRIES = 5
-_HEAD = b"\x4c\x89\x5c\x24\xd0\x4c\x8d\x1d"  # a thunk's first instructions, up to a displacement (patch/thunks.py)
-_HEAD_OFFSETS = (0, 5, 12)
 
 
 @dataclass
@@ -191,7 +190,7 @@ class Attachment:
         ]
 
     def _is_in_head(self, pc: int) -> bool:
-        return any(self.memory.read(pc - offset, len(_HEAD)) == _HEAD for offset in _HEAD_OFFSETS)
+        return any(self.memory.read(pc - offset, len(HEAD_START)) == HEAD_START for offset in HEAD_OFFSETS)
 
     def _write(
         self,
@@ -211,6 +210,7 @@ class Attachment:
         for place, (choice, request) in zip(placed, self.requests, strict=True):
             if (choice.module.path, choice.module.base) not in loaded:
                 continue  # unloaded while we were planning
+            place.fill_records(agent.arena)
             written = write_jumps(self.memory, place.hooks)
             moves.append(moves_into(place.hooks.thunks, written))
             count_hooks(place.hooks, request, process)

@@ -35,8 +35,10 @@ class FunctionIds:
         known = self._ids.get(key)
         if known is None:
             known = len(self._ids) + 1
-            if known >= layout.ESCAPE_FIRST:
-                raise StartError("more functions than a trace can number (16,776,959); choose fewer with -f or -m")
+            if known >= layout.FUNCTIONS:
+                raise StartError(
+                    f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer with -f or -m"
+                )
             self._ids[key] = known
             self.new_functions.append((known, name, self.modules[path], address, size))
         return known

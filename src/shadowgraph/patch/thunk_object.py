@@ -1,4 +1,4 @@
-"""A block of thunks as a shared object: code, records, unwind information and symbols, for the loader to load.
+"""A block of thunks as a shared object: code, unwind information and symbols, for the loader to load.
 
 Other unwinders, debuggers and profilers know nothing of anonymous memory. Loaded as an object, thunks are known to all
 of them (design: section 3). Its preferred address is where the block was encoded for; glibc takes that for a hint,
@@ -10,8 +10,8 @@ elsewhere: nothing in it can be moved.
                          │ empty symbol table and hash   │
     thunk_base           ├───────────────────────────────┤
                          │ thunks                        │  RX
-    record_base          ├───────────────────────────────┤
-                         │ function records, .dynamic    │  RW
+    dynamic_base         ├───────────────────────────────┤
+                         │ .dynamic                      │  RW
     unwind_base          ├───────────────────────────────┤
                          │ .eh_frame_hdr, .eh_frame      │  R
                          └───────────────────────────────┘
@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.patch.thunk_unwind import DATA_ALIGNMENT, ENTRY_INSTRUCTIONS, ThunkRows
-from shadowgraph.patch.thunks import HEAD_SIZE, RECORD, ThunkBlock
+from shadowgraph.patch.thunks import HEAD_SIZE, ThunkBlock
 
 __all__ = ["HEADER_SPACE", "ObjectLayout", "build_thunk_object", "lay_out"]
 
@@ -41,7 +41,7 @@ _PT_LOAD, _PT_DYNAMIC, _PT_GNU_EH_FRAME, _PT_GNU_STACK = 1, 2, 0x6474E550, 0x647
 _R, _RW, _RX = 4, 6, 5
 _DT_NULL, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT, _DT_SONAME = 0, 4, 5, 6, 10, 11, 14
 _SHT_PROGBITS, _SHT_SYMTAB, _SHT_STRTAB = 1, 2, 3
-_SHF_WRITE, _SHF_ALLOC, _SHF_EXEC = 1, 2, 4
+_SHF_ALLOC, _SHF_EXEC = 2, 4
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )
@@ -56,7 +56,7 @@ class ObjectLayout:
 
     base: int
     thunk_base: int
-    record_base: int
+    dynamic_base: int
     unwind_base: int
     size: int
 
@@ -64,23 +64,21 @@ class ObjectLayout:
 def lay_out(base: int, code_size: int, functions: int, unwind_size: int = 0) -> ObjectLayout:
     """The layout of an object for so many bytes of thunks; without ``unwind_size``, for the most that it may take."""
     thunk_base = base + HEADER_SPACE
-    record_base = thunk_base + _pages(code_size)
-    unwind_base = record_base + _pages(functions * RECORD.itemsize + _DYNAMIC_SIZE)
+    dynamic_base = thunk_base + _pages(code_size)
+    unwind_base = dynamic_base + _PAGE
     size = unwind_base - base + _pages(unwind_size or functions * 64 + _PAGE)
-    return ObjectLayout(base, thunk_base, record_base, unwind_base, size)
+    return ObjectLayout(base, thunk_base, dynamic_base, unwind_base, size)
 
 
 def build_thunk_object(
-    block: ThunkBlock, rows: ThunkRows, thunk_base: int, record_base: int, names: Sequence[str], name: str
+    block: ThunkBlock, rows: ThunkRows, thunk_base: int, names: Sequence[str], name: str
 ) -> bytes:
-    """The file. ``thunk_base`` and ``record_base`` are where ``block`` was encoded for, as :func:`lay_out` has them.
+    """The file. ``thunk_base`` is where ``block`` was encoded for, as :func:`lay_out` has it.
 
     ``names`` are those of the m functions, for symbols ``f@thunk`` (none: no symbols); ``name`` is the object's own.
     """
     base = thunk_base - HEADER_SPACE
     layout = lay_out(base, len(block.code), len(block.records))
-    if (layout.thunk_base, layout.record_base) != (thunk_base, record_base):
-        raise ValueError("the thunks were encoded for other addresses than an object would have them at")
     start = block.thunk.astype(np.int64)
     sizes = np.append(start[1:], thunk_base + len(block.code)) - start
     described = sizes.copy()
@@ -192,10 +190,6 @@ class _File:
             )  # fmt: skip
         return bytes(data)
 
-    @property
-    def _dynamic(self) -> int:
-        return self.layout.record_base + len(self.block.records) * RECORD.itemsize
-
     # An empty dynamic symbol table of one null symbol, a string table with the object's name, and a hash table of one
     # empty bucket: the loader and dladdr(3) look there.
     @property
@@ -219,8 +213,7 @@ class _File:
         return [
             (at, symbols + buckets + strings),
             (self.layout.thunk_base, self.block.code),
-            (self.layout.record_base, self.block.records.tobytes()),
-            (self._dynamic, dynamic),
+            (self.layout.dynamic_base, dynamic),
             (self.layout.unwind_base, self.unwind),
         ]
 
@@ -232,22 +225,20 @@ class _File:
 
         return [
             loaded(b".text", _SHF_EXEC, layout.thunk_base, code),
-            loaded(b".data", _SHF_WRITE, layout.record_base, self._dynamic - layout.record_base),
             loaded(b".eh_frame_hdr", 0, layout.unwind_base, self.table_at),
             loaded(b".eh_frame", 0, layout.unwind_base + self.table_at, len(self.unwind) - self.table_at),
-            _Section(b".symtab", _SHT_SYMTAB, 0, 0, symbols_at, len(self.symbols), 6, len(self.symbols) // 24, 24),
+            _Section(b".symtab", _SHT_SYMTAB, 0, 0, symbols_at, len(self.symbols), 5, len(self.symbols) // 24, 24),
             _Section(b".strtab", _SHT_STRTAB, 0, 0, strings_at, len(self.strings)),
         ]
 
     def _write_head(self, data: bytearray, headers_at: int, sections: int) -> None:
         layout = self.layout
-        writable = self._dynamic + _DYNAMIC_SIZE - layout.record_base
         segments = [
             (_PT_LOAD, _R, layout.base, HEADER_SPACE, _PAGE),
             (_PT_LOAD, _RX, layout.thunk_base, len(self.block.code), _PAGE),
-            (_PT_LOAD, _RW, layout.record_base, writable, _PAGE),
+            (_PT_LOAD, _RW, layout.dynamic_base, _DYNAMIC_SIZE, _PAGE),
             (_PT_LOAD, _R, layout.unwind_base, len(self.unwind), _PAGE),
-            (_PT_DYNAMIC, _RW, self._dynamic, _DYNAMIC_SIZE, 8),
+            (_PT_DYNAMIC, _RW, layout.dynamic_base, _DYNAMIC_SIZE, 8),
             (_PT_GNU_EH_FRAME, _R, layout.unwind_base, self.table_at, 8),
         ]
         identification = b"\x7fELF\x02\x01\x01" + bytes(9)

@@ -2,10 +2,10 @@
 
 A block of thunks, at an address that the caller has found within ±2 GiB of the module:
 
-    literal: .quad enter                  ; used only where the agent is out of a jump's reach
     thunk:   mov [rsp-48], r11            ; the 128 bytes below rsp belong to nobody at a function's entry (psABI 3.2.2)
-             lea r11, [rip + record]      ; this function's record: record_base + 32 * k
-             jmp enter                    ; direct, or through the literal
+             mov r11, record              ; this function's record: table + 64 * its id, anywhere in memory
+             jmp [r11]                    ; to an entry path of the agent, or straight on (RECORD's ``enter``)
+    on:      mov r11, [rsp-48]            ; where RECORD's ``body`` leads
     body:    displaced instructions, re-encoded (relocate.py)
              jmp patch address + displaced
 
@@ -25,15 +25,27 @@ import numpy.typing as npt
 
 from shadowgraph.patch.patches import fits, little_endian, make_patches
 from shadowgraph.patch.plan import ModulePlan
-from shadowgraph.patch.relocate import JUMP_SIZE, FixupKind, Recipe
+from shadowgraph.patch.relocate import FixupKind, Recipe
 
-__all__ = ["HEAD_SIZE", "PC_ROW", "RECORD", "ThunkBlock", "encode_thunks", "thunk_space"]
+__all__ = ["HEAD_OFFSETS", "HEAD_SIZE", "HEAD_START", "PC_ROW", "RECORD", "ThunkBlock", "encode_thunks", "thunk_space"]
 
 Indexes = Sequence[int] | npt.NDArray[np.integer]
 _Ints = npt.NDArray[np.int64]
 
 # struct sg_function of native/include/shadowgraph/arena.h; a test holds the two equal.
-RECORD = np.dtype([("body", "<u8"), ("id", "<u4"), ("flags", "<u4"), ("values", "<u8"), ("variant", "<u8")])
+RECORD = np.dtype(
+    [
+        ("enter", "<u8"),
+        ("body", "<u8"),
+        ("id", "<u4"),
+        ("flags", "<u4"),
+        ("users", "<u8", (2,)),
+        ("cell", "<u4"),
+        ("variant", "<u4"),
+        ("values", "<u8"),
+        ("callers", "<u8"),
+    ]
+)
 
 # One instruction of a thunk. A thread standing at ``thunk`` stands, in truth, at ``original``, with ``pushed`` bytes
 # of a displaced call's return address on the stack already. ``starts`` marks where a thread that stands at
@@ -41,12 +53,15 @@ RECORD = np.dtype([("body", "<u8"), ("id", "<u4"), ("flags", "<u4"), ("values", 
 PC_ROW = np.dtype([("thunk", "<u8"), ("original", "<u8"), ("function", "<u4"), ("pushed", "u1"), ("starts", "?")])
 
 _ALIGNMENT = 16
-_LITERAL_SIZE = 16
-HEAD_SIZE = 18
 _SAVE_R11 = b"\x4c\x89\x5c\x24\xd0"
-_LEA_R11 = b"\x4c\x8d\x1d"
-_LEA_END = len(_SAVE_R11) + len(_LEA_R11) + 4
-_JMP_DIRECT, _JMP_LITERAL = b"\xe9", b"\xff\x25"
+_LOAD_R11 = b"\x49\xbb"
+_JUMP = b"\x41\xff\x23"
+_RESTORE_R11 = b"\x4c\x8b\x5c\x24\xd0"
+_ON = len(_SAVE_R11) + len(_LOAD_R11) + 8 + len(_JUMP)
+HEAD_SIZE = _ON + len(_RESTORE_R11)
+# The instructions of a head that come before its jump: what identifies it, and where each of them begins.
+HEAD_START = _SAVE_R11 + _LOAD_R11
+HEAD_OFFSETS = (0, len(_SAVE_R11), len(_SAVE_R11) + len(_LOAD_R11) + 8)
 _FILLER = 0xCC
 
 
@@ -55,7 +70,7 @@ class ThunkBlock:
     """What to write where, for m functions. Addresses are those of the target process.
 
     ``code``          bytes for ``thunk_base``
-    ``records``       RECORD[m], for ``record_base``
+    ``records``       RECORD[m]; each belongs at the place of its ``id`` in the table
     ``chosen``        int64[m], rows of the plan, in the order of the records
     ``thunk``, ``body``  uint64[m], where each thunk and its body lie
     ``trampoline``    uint64[m], where a trampoline that leads there must be (overlaps.py), else 0
@@ -104,9 +119,9 @@ class ThunkBlock:
 
 
 def thunk_space(plan: ModulePlan, indexes: Indexes) -> int:
-    """Bytes that :func:`encode_thunks` needs for these rows of the plan, wherever the agent is."""
+    """Bytes that :func:`encode_thunks` needs for these rows of the plan."""
     columns = _RecipeColumns(plan.recipes)
-    return _LITERAL_SIZE + int(_sizes(columns, _chosen_recipes(plan, indexes)).sum())
+    return int(_sizes(columns, _chosen_recipes(plan, indexes)).sum())
 
 
 def encode_thunks(
@@ -114,15 +129,15 @@ def encode_thunks(
     indexes: Indexes,
     load_bias: int,
     thunk_base: int,
-    record_base: int,
+    table: int,
     function_ids: Indexes,
-    enter: int,
     flags: int | Indexes = 0,
 ) -> ThunkBlock:
     """Thunks for rows ``indexes`` of the plan, for a module loaded at ``load_bias`` (0 for a program at fixed
     addresses).
 
-    ``function_ids`` and ``flags`` go into the records, one each for a row (``flags`` may be one number for all);
+    ``table`` is where the function records lie, ``function_ids`` which of them each row has; ``flags`` go into them (one
+    number for each row, or for all). The records let every call pass: who wants the calls is to be filled in.
     ``thunk_base`` must be a multiple of 16. ValueError for rows that are not hookable.
     """
     if thunk_base % _ALIGNMENT:
@@ -132,21 +147,19 @@ def encode_thunks(
     chosen = np.asarray(indexes, np.int64)
     count = len(chosen)
     sizes = _sizes(columns, recipes)
-    thunk = thunk_base + _LITERAL_SIZE + np.cumsum(sizes) - sizes
+    thunk = thunk_base + np.cumsum(sizes) - sizes
     body = thunk + HEAD_SIZE
     patch = plan.patch_address[chosen].astype(np.int64) + load_bias
-    code = np.full(_LITERAL_SIZE + int(sizes.sum()), _FILLER, np.uint8)
-    code[:8] = np.frombuffer(enter.to_bytes(8, "little"), np.uint8)
-
-    record = record_base + RECORD.itemsize * np.arange(count)
-    good = _write_heads(code, thunk - thunk_base, record - thunk, enter - thunk_base)
+    ids = np.asarray(function_ids, np.int64)
+    code = np.full(int(sizes.sum()), _FILLER, np.uint8)
+    _write_heads(code, thunk - thunk_base, table + RECORD.itemsize * ids)
     columns.write_bodies(code, recipes, body - thunk_base)
-    good &= columns.fill_in(code, recipes, body - thunk_base, body, patch)
+    good = columns.fill_in(code, recipes, body - thunk_base, body, patch)
     patches = make_patches(plan, chosen, load_bias, thunk, _copies(plan, chosen, body), good)
 
     records = np.zeros(count, RECORD)
-    records["body"] = body
-    records["id"] = np.asarray(function_ids, np.int64)
+    records["enter"] = records["body"] = thunk + _ON
+    records["id"] = ids
     records["flags"] = np.asarray(flags, np.int64)
     return ThunkBlock(
         code=code.tobytes(),
@@ -191,24 +204,13 @@ def _sizes(columns: _RecipeColumns, recipes: _Ints) -> _Ints:
     return (HEAD_SIZE + columns.body_size[recipes] + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
 
 
-def _write_heads(
-    code: npt.NDArray[np.uint8], place: _Ints, record_distance: _Ints, enter_place: int
-) -> npt.NDArray[np.bool_]:
-    """Write the head of each thunk; True where its record is in reach. Places count from the start of the block."""
-    to_record = record_distance - _LEA_END
-    to_enter = enter_place - (place + _LEA_END + JUMP_SIZE)
-    direct = bool(fits(to_enter).all())
-    if not direct:
-        to_enter = -(place + HEAD_SIZE)
-    jump = _JMP_DIRECT if direct else _JMP_LITERAL
-    heads = np.full((len(place), HEAD_SIZE), _FILLER, np.uint8)
-    fixed = _SAVE_R11 + _LEA_R11
-    heads[:, : len(fixed)] = np.frombuffer(fixed, np.uint8)
-    heads[:, len(fixed) : _LEA_END] = little_endian(to_record)
-    heads[:, _LEA_END : _LEA_END + len(jump)] = np.frombuffer(jump, np.uint8)
-    heads[:, _LEA_END + len(jump) : _LEA_END + len(jump) + 4] = little_endian(to_enter)
+def _write_heads(code: npt.NDArray[np.uint8], place: _Ints, record: _Ints) -> None:
+    """Write the head of each thunk. Places count from the start of the block."""
+    head = _SAVE_R11 + _LOAD_R11 + bytes(8) + _JUMP + _RESTORE_R11
+    heads = np.tile(np.frombuffer(head, np.uint8), (len(place), 1))
+    at = len(HEAD_START)
+    heads[:, at : at + 8] = record.astype("<u8").view(np.uint8).reshape(-1, 8)
     code[place[:, None] + np.arange(HEAD_SIZE)] = heads
-    return fits(to_record)
 
 
 class _RecipeColumns:

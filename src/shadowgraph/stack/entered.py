@@ -12,8 +12,6 @@ __all__ = ["EntryPath"]
 
 _RCX, _RSP, _R11 = 2, 7, 11
 _CALL = 0xE8
-_JUMP_TO_BODY = b"\xff\x64\x24\xf8"  # jmp [rsp - 8], the end of a call that is not traced
-_SAVE_RBP = b"\x48\x89\x6c\x24\xc8"  # mov [rsp - 56], rbp, the first instruction on the way to C code
 _RESTORE_R11 = b"\x4c\x8b\x5c\x24"  # mov r11, [rsp + disp8], from where it is kept while C code is called
 
 
@@ -35,19 +33,13 @@ class EntryPath:
                 return self.zones.hooked(self.snapshot.word(registers[_RSP] + kept_at))
         if not exact:
             return None
-        found = self.zones.hooked(registers[_R11])
-        if found is None and self.snapshot.block(pc, 4) == _JUMP_TO_BODY:
-            return self.zones.hooked_by_body(self.snapshot.word(registers[_RSP] - 8))
-        return found or self._of_frame(registers[_RCX])
+        return self.zones.hooked(registers[_R11]) or self._of_frame(registers[_RCX])
 
     def is_before_frame(self, zone: Zone, pc: int) -> bool:
         """Whether a thread on the entry path is still ahead of the code that gives a tail-called function its frame."""
         if zone is not Zone.ENTER_ASIDE:
             return zone is Zone.ENTER
-        low, high = self.zones.range_of(zone)
-        called = self._around_call()[0]
-        prepared = low + self.snapshot.block(low, high - low).rfind(_SAVE_RBP, 0, called - low)
-        return prepared <= pc < called
+        return self.zones.entries_aside <= pc < self._around_call()[0]
 
     def _of_frame(self, address: int) -> HookedFunction | None:
         return self.zones.hooked(self.shadow.frame(address).function) if self.zones.is_frame(address) else None

@@ -144,8 +144,10 @@ class Bench:
     def thunks(self, rows: Sequence[int] | np.ndarray) -> ThunkBlock:
         """Thunks for these rows and their lenders, at the bench's addresses; each function's id is its row."""
         rows = self.plan.with_lenders(rows)
-        record_base = self.thunk_base + (thunk_space(self.plan, rows) + 4095 & -4096)
-        return encode_thunks(self.plan, rows, self.bias, self.thunk_base, record_base, rows, self.enter)
+        table = self.thunk_base + (thunk_space(self.plan, rows) + 4095 & -4096)
+        thunks = encode_thunks(self.plan, rows, self.bias, self.thunk_base, table, rows)
+        thunks.records["enter"] = self.enter
+        return thunks
 
     def run(self, calls: Sequence[tuple[int, State]], rows: Sequence[int] | np.ndarray = ()) -> list[Outcome]:
         """Call functions (image addresses) one after the other, with ``rows`` hooked."""
@@ -153,9 +155,10 @@ class Bench:
         if len(rows):
             thunks = self.thunks(rows)
             assert not len(thunks.out_of_reach)
-            records = thunks.records.tobytes()
+            table = np.zeros(int(thunks.records["id"].max()) + 1, thunks.records.dtype)
+            table[thunks.records["id"]] = thunks.records
             padding = bytes(-len(thunks.code) % 4096)
-            regions.append((self.thunk_base, thunks.code + padding + records))
+            regions.append((self.thunk_base, thunks.code + padding + table.tobytes()))
             regions.append((self.enter, _enter()))
             regions += _trampolines(thunks)
         regions.append((DATA, random.Random(1).randbytes(DATA_SIZE)))

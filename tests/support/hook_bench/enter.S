@@ -16,14 +16,13 @@ enter:
         cmova   last(%rip), %rcx
         lea     8(%rax, %rcx, 4), %rcx
         incq    (%rax)
-        mov     8(%r11), %eax           /* the record's function id */
+        mov     16(%r11), %eax          /* the record's function id */
         mov     %eax, (%rcx)
-        mov     (%r11), %rax            /* the body */
+        mov     8(%r11), %rax           /* the body */
         mov     %rax, 24(%rsp)          /* rsp - 64 of the caller */
         pop     %rcx
         pop     %rax
         popfq
         lea     64(%rsp), %rsp
-        mov     -48(%rsp), %r11
         jmp     *-64(%rsp)
 last:   .quad   31
