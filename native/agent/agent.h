@@ -30,6 +30,11 @@ extern struct sg_event *sg_events SG_HIDDEN;
 extern struct sg_chunk *sg_chunks SG_HIDDEN;
 extern struct sg_open *sg_open_calls SG_HIDDEN;
 extern struct sg_function *sg_functions SG_HIDDEN;
+extern struct sg_registry *sg_registry SG_HIDDEN;
+extern struct sg_losses *sg_losses SG_HIDDEN;
+extern struct sg_page *sg_pages SG_HIDDEN;
+extern uint64_t *sg_cells SG_HIDDEN;
+extern char *sg_pool SG_HIDDEN;
 extern char *sg_data SG_HIDDEN;
 extern struct sg_thread *sg_threads SG_HIDDEN;
 extern uint64_t sg_caller_low SG_HIDDEN, sg_caller_size SG_HIDDEN, sg_minimal_ticks SG_HIDDEN;
@@ -76,6 +81,20 @@ SG_HIDDEN void sg_frames_end(struct sg_thread *thread, uint64_t slot);
 
 /* frames.c */
 SG_HIDDEN uint64_t sg_resolve_return_address(uint64_t slot);
+
+/* users.c */
+SG_HIDDEN void sg_users_start(void);
+SG_HIDDEN uint64_t sg_users_of(const struct sg_function *function, int from_executable, uint64_t *epoch);
+SG_HIDDEN uint64_t sg_users_count(struct sg_thread *thread, const struct sg_function *function, uint64_t users);
+SG_HIDDEN uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, struct sg_function *function, uint64_t users,
+                                     uint64_t *slot, const struct sg_entry_registers *registers);
+SG_HIDDEN void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers);
+SG_HIDDEN void sg_users_unwound(struct sg_thread *thread, const struct sg_frame *frame);
+SG_HIDDEN void sg_users_missed(struct sg_thread *thread, uint64_t users);
+
+/* cells.c */
+SG_HIDDEN uint64_t *sg_cell(struct sg_thread *thread, uint64_t number);
+SG_HIDDEN void sg_cells_leave(uint32_t thread);
 
 /* values.c */
 SG_HIDDEN int sg_values_start(void);

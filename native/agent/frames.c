@@ -20,29 +20,51 @@ void sg_tail_unlink(struct sg_frame *frame)
         link->target = frame->target;
 }
 
-/* Writes the record of a call, with what was captured of it. */
+/* Writes the record of a call, with what was captured of it, if it is the recorder's. */
 void sg_record_call(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind)
 {
+    if ((frame->open->function & SG_OPEN_USERS) && !(frame->open->users & 1))
+        return;
     const uint64_t *values = frame->open->function & SG_OPEN_VALUES ? (const uint64_t *)frame->values : 0;
     uint64_t function = frame->open->function & ~SG_OPEN_MARKS;
     sg_record_values(thread, frame->open->start, sg_duration_of(frame, now), function, kind, values ? values + 1 : 0,
                      values ? (uint32_t)*values : 0);
 }
 
-static void fill(struct sg_frame *frame, uint64_t original, uint64_t target, uint64_t *at, struct sg_function *function,
-                 const struct sg_entry_registers *registers)
+/* A call whose frame is about to be written: whose it is, and where it comes from. */
+struct call {
+    uint64_t *slot;
+    struct sg_function *function;
+    const struct sg_entry_registers *registers;
+    uint64_t users, epoch;
+};
+
+/*
+ * Writes a frame and lets the users do their part of the entry. Returns whether anybody wants the exit; if not, the frame may
+ * be given back.
+ */
+static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t original, uint64_t target, const struct call *call)
 {
-    uint64_t slot = (uint64_t)at;
+    struct sg_function *function = call->function;
+    uint64_t users = call->users, marks = 0;
     frame->original = original;
     frame->target = target;
     frame->function = function;
-    frame->slot = slot;
-    frame->open->start = sg_ticks() + frame->bias;
-    frame->open->function = function->id;
-    if (function->flags & SG_FLAG_VALUES) {
-        sg_values_at_entry(frame, at, registers);
-        frame->open->function |= SG_OPEN_SLOW | SG_OPEN_VALUES;
+    frame->slot = (uint64_t)call->slot;
+    if (users & sg_registry->at_entry)
+        users = sg_users_at_entry(thread, frame, function, users, call->slot, call->registers);
+    if (users != 1) {
+        frame->open->users = users;
+        frame->open->epoch = call->epoch;
+        marks = SG_OPEN_SLOW | SG_OPEN_USERS;
     }
+    frame->open->start = sg_ticks() + frame->bias;
+    if ((function->flags & SG_FLAG_VALUES) && (users & 1)) {
+        sg_values_at_entry(frame, call->slot, call->registers);
+        marks |= SG_OPEN_SLOW | SG_OPEN_VALUES;
+    }
+    frame->open->function = function->id | marks; /* from here on controllers see the call as open */
+    return users != 0;
 }
 
 static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame *newest)
@@ -51,27 +73,47 @@ static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame
     return ((newest->bias >> SG_START_BITS) - (owner->bias >> SG_START_BITS)) & 0xffff;
 }
 
-static void enter_tail(struct sg_thread *thread, uint64_t *at, struct sg_function *function,
-                       const struct sg_entry_registers *registers)
+/*
+ * A frame for a call, if anybody may want its exit and there is one. Who has only the entry is served without.
+ */
+static struct sg_frame *take_for(struct sg_thread *thread, struct call *call)
 {
-    uint64_t slot = (uint64_t)at;
-    struct sg_frame *owner = sg_frames + (*at - (uint64_t)sg_sites) / SG_STRIDE;
+    struct sg_frame *frame = 0;
+    uint64_t lost = call->users & sg_registry->at_exit;
+    if (lost)
+        frame = sg_take(thread, (uint64_t)call->slot, lost);
+    if (!frame && (call->users & ~lost))
+        sg_users_at_entry(thread, 0, call->function, call->users & ~lost, call->slot, call->registers);
+    return frame;
+}
+
+static void enter_tail(struct sg_thread *thread, struct call *call)
+{
+    uint64_t slot = (uint64_t)call->slot;
+    struct sg_frame *owner = sg_frames + (*call->slot - (uint64_t)sg_sites) / SG_STRIDE;
     struct sg_frame *newest = sg_tail_of(owner) ? sg_tail_of(owner) : owner;
+    int from_executable = owner->slot == slot && (newest->function->flags & SG_FLAG_EXECUTABLE);
+    call->users = sg_users_of(call->function, from_executable, &call->epoch);
     if (owner->slot != slot) {
-        thread->shared->missed++; /* not a frame's own site: somebody has copied a return address */
+        sg_users_missed(thread, call->users); /* not a frame's own site: somebody has copied a return address */
         return;
     }
-    if ((function->flags & SG_FLAG_CALLER) && !(newest->function->flags & SG_FLAG_EXECUTABLE))
+    call->users = sg_users_count(thread, call->function, call->users);
+    if (!call->users)
         return;
     if (newest != owner && chain_length(owner, newest) >= TAIL_CHAIN) {
         sg_record_call(thread, newest, sg_ticks(), SG_KIND_TAIL);
-        fill(newest, 0, newest->target, at, function, registers);
+        fill(thread, newest, 0, newest->target, call);
         return;
     }
-    struct sg_frame *frame = sg_take(thread, slot);
+    struct sg_frame *frame = take_for(thread, call);
     if (!frame)
         return;
-    fill(frame, 0, (uint64_t)newest, at, function, registers);
+    if (!fill(thread, frame, 0, (uint64_t)newest, call)) {
+        frame->open->function = 0;
+        sg_retire(thread, frame);
+        return;
+    }
     owner->open->function |= SG_OPEN_SLOW; /* its return ends more than itself */
     owner->target = (uint64_t)frame;
 }
@@ -125,7 +167,10 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     }
     if (function->flags & (SG_FLAG_SILENT | SG_FLAG_TRUE_RETURN))
         return 0;
-    if ((function->flags & SG_FLAG_CALLER) && !tail && original - sg_caller_low >= sg_caller_size)
+    struct call call = {.slot = slot, .function = function, .registers = registers};
+    if (!tail)
+        call.users = sg_users_of(function, original - sg_caller_low < sg_caller_size, &call.epoch);
+    if (!tail && !call.users)
         return 0;
     struct sg_thread *thread = sg_thread_here();
     if (!thread) {
@@ -134,20 +179,31 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     }
     sg_reap(thread, address, tail);
     if (tail) {
-        enter_tail(thread, slot, function, registers);
+        enter_tail(thread, &call);
         return 0;
     }
-    struct sg_frame *frame = sg_take(thread, address);
-    if (frame)
-        fill(frame, original, function->body, slot, function, registers);
-    return frame;
+    call.users = sg_users_count(thread, function, call.users);
+    struct sg_frame *frame = call.users ? take_for(thread, &call) : 0;
+    if (!frame || fill(thread, frame, original, function->body, &call))
+        return frame;
+    frame->open->function = 0;
+    sg_retire(thread, frame);
+    return 0;
 }
 
 /* Ends one call that returns: the record, or the count of what it was cut for. */
 static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
-    if (!(frame->open->function & ~SG_OPEN_MARKS))
+    uint64_t open = frame->open->function;
+    if (!(open & ~SG_OPEN_MARKS))
         return;
+    if (open & SG_OPEN_USERS) {
+        sg_users_at_return(thread, frame, now, registers);
+        if (!(frame->open->users & 1)) {
+            frame->open->function = 0;
+            return;
+        }
+    }
     if (sg_duration_of(frame, now) < sg_minimal_ticks) {
         thread->shared->filtered++;
     } else {

@@ -43,7 +43,7 @@ static inline struct sg_frame *sg_owner_of_slot(struct sg_frame *frame)
 /* taking.c */
 SG_HIDDEN void sg_pop(struct sg_thread *thread, struct sg_frame *frame, uint64_t mark);
 SG_HIDDEN int sg_step_back(struct sg_thread *thread, struct sg_frame *sentinel, uint64_t steps);
-SG_HIDDEN struct sg_frame *sg_take(struct sg_thread *thread, uint64_t slot);
+SG_HIDDEN struct sg_frame *sg_take(struct sg_thread *thread, uint64_t slot, uint64_t users);
 SG_HIDDEN void sg_retire(struct sg_thread *thread, struct sg_frame *frame);
 
 /* reaping.c */

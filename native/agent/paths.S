@@ -167,8 +167,8 @@ sg_enter_aside:
     inc qword ptr [rdx + SHARED_FILTERED]
     jmp .Lenter_pass
 
-    .globl sg_enter_from_caller, sg_enter_for_true_return, sg_enter_hook
-    .hidden sg_enter_from_caller, sg_enter_for_true_return, sg_enter_hook
+    .globl sg_enter_from_caller, sg_enter_for_true_return, sg_enter_count, sg_enter_general
+    .hidden sg_enter_from_caller, sg_enter_for_true_return, sg_enter_count, sg_enter_general
 sg_enter_from_caller:                        /* recorded if the executable calls it */
     SAVE_AT_ENTRY
     RETURN_ADDRESS_OR .Lenter_slow
@@ -182,9 +182,28 @@ sg_enter_for_true_return:                    /* must find its true return addres
     RETURN_ADDRESS_OR .Lenter_slow
     jmp .Lenter_pass
 
-sg_enter_hook:                               /* one of the agent's own needs */
+/*
+ * Counted and nothing else: one more in this thread's cell (cells.c). One instruction adds, so that a signal handler comes
+ * before or behind it.
+ */
+sg_enter_count:
     SAVE_AT_ENTRY
-    jmp .Lenter_slow
+    THREAD rdx, rcx, .Lenter_slow
+    mov rcx, [rdx + THREAD_PAGES]
+    test rcx, rcx
+    jz .Lenter_slow
+    mov eax, [r11 + FUNCTION_CELL]
+    mov edx, eax
+    shr edx, PAGE_CELLS_SHIFT
+    mov rcx, [rcx + 8 * rdx]
+    test rcx, rcx
+    jz .Lenter_slow
+    and eax, PAGE_CELLS_MASK
+    inc qword ptr [rcx + 8 * rax]
+    jmp .Lenter_pass
+
+sg_enter_general:                            /* several users, or one of the agent's own needs */
+    SAVE_AT_ENTRY
 
 .Lenter_slow:
     mov [rsp - 56], rbp
@@ -203,6 +222,8 @@ sg_enter_hook:                               /* one of the agent's own needs */
     mov [rsp + 40], r9
     mov [rsp + 48], r10
     mov [rsp + 56], r11
+    test dword ptr [r11 + FUNCTION_FLAGS], FLAG_VECTORS
+    jz .Lenter_no_vectors
     movups [rsp + 64], xmm0
     movups [rsp + 80], xmm1
     movups [rsp + 96], xmm2
@@ -211,6 +232,7 @@ sg_enter_hook:                               /* one of the agent's own needs */
     movups [rsp + 144], xmm5
     movups [rsp + 160], xmm6
     movups [rsp + 176], xmm7
+.Lenter_no_vectors:
     pushfq
     pop rax
     mov [rsp + 192], rax                     /* the direction flag is the program's; C code wants it clear */

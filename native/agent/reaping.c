@@ -15,6 +15,8 @@ static int record_unwound(struct sg_thread *thread, struct sg_frame *frame)
     uint64_t slot = frame->slot;
     if (!sg_in_flight(slot) || !sg_swap_own(&frame->slot, slot, SG_SLOT_CLAIMED))
         return 0;
+    if (frame->open->function & SG_OPEN_USERS)
+        sg_users_unwound(thread, frame);
     if (frame->open->function & ~SG_OPEN_MARKS)
         sg_record_call(thread, frame, sg_ticks(), SG_KIND_UNWOUND);
     frame->open->function = 0;

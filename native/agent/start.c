@@ -9,6 +9,11 @@ struct sg_event *sg_events;
 struct sg_chunk *sg_chunks;
 struct sg_open *sg_open_calls;
 struct sg_function *sg_functions;
+struct sg_registry *sg_registry;
+struct sg_losses *sg_losses;
+struct sg_page *sg_pages;
+uint64_t *sg_cells;
+char *sg_pool;
 char *sg_data;
 struct sg_thread *sg_threads;
 uint64_t sg_caller_low, sg_caller_size, sg_minimal_ticks;
@@ -33,6 +38,11 @@ static uint64_t lay_out(struct sg_arena *arena)
     arena->chunks_at = reserve(&end, sizeof(struct sg_chunk) * arena->chunks);
     arena->open_at = reserve(&end, sizeof(struct sg_open) * SG_BLOCK_FRAMES * arena->chunks);
     arena->functions_at = reserve(&end, FUNCTIONS_SIZE);
+    arena->registry_at = reserve(&end, sizeof(struct sg_registry));
+    arena->losses_at = reserve(&end, sizeof(struct sg_losses) * SG_USERS * arena->threads);
+    arena->pages_at = reserve(&end, sizeof(struct sg_page) * SG_PAGES);
+    arena->cells_at = reserve(&end, 8ull * SG_PAGE_CELLS * SG_PAGES);
+    arena->pool_at = reserve(&end, SG_POOL_SIZE);
     arena->data_at = reserve(&end, (uint64_t)arena->segment_size * arena->segments);
     return end;
 }
@@ -45,11 +55,17 @@ static void find_tables(void)
     sg_events = (struct sg_event *)(base + sg_arena->events_at);
     sg_chunks = (struct sg_chunk *)(base + sg_arena->chunks_at);
     sg_open_calls = (struct sg_open *)(base + sg_arena->open_at);
+    sg_registry = (struct sg_registry *)(base + sg_arena->registry_at);
+    sg_losses = (struct sg_losses *)(base + sg_arena->losses_at);
+    sg_pages = (struct sg_page *)(base + sg_arena->pages_at);
+    sg_cells = (uint64_t *)(base + sg_arena->cells_at);
+    sg_pool = base + sg_arena->pool_at;
     sg_data = base + sg_arena->data_at;
 }
 
 extern char sg_enter[] SG_HIDDEN, sg_enter_end[] SG_HIDDEN, sg_enter_aside[] SG_HIDDEN, sg_enter_aside_end[] SG_HIDDEN;
-extern char sg_enter_from_caller[] SG_HIDDEN, sg_enter_for_true_return[] SG_HIDDEN, sg_enter_hook[] SG_HIDDEN;
+extern char sg_enter_from_caller[] SG_HIDDEN, sg_enter_for_true_return[] SG_HIDDEN, sg_enter_general[] SG_HIDDEN;
+extern char sg_enter_count[] SG_HIDDEN;
 extern char sg_return[] SG_HIDDEN, sg_return_end[] SG_HIDDEN, sg_return_aside[] SG_HIDDEN, sg_return_aside_end[] SG_HIDDEN;
 
 static void tell_zones(void)
@@ -60,7 +76,8 @@ static void tell_zones(void)
     sg_settings.enter_aside_end = (uint64_t)sg_enter_aside_end;
     sg_settings.enter_from_caller = (uint64_t)sg_enter_from_caller;
     sg_settings.enter_for_true_return = (uint64_t)sg_enter_for_true_return;
-    sg_settings.enter_hook = (uint64_t)sg_enter_hook;
+    sg_settings.enter_general = (uint64_t)sg_enter_general;
+    sg_settings.enter_count = (uint64_t)sg_enter_count;
     sg_settings.leave = (uint64_t)sg_return;
     sg_settings.leave_end = (uint64_t)sg_return_end;
     sg_settings.leave_aside = (uint64_t)sg_return_aside;
@@ -135,6 +152,7 @@ __attribute__((visibility("default"))) long sg_start(void)
     sg_arena->tick_base = sg_settings.tick_base ? sg_settings.tick_base : sg_ticks();
     sg_arena->recording = 1;
     find_tables();
+    sg_users_start();
     sg_caller_low = sg_settings.caller_low;
     sg_caller_size = sg_settings.caller_size;
     sg_minimal_ticks = sg_settings.minimal_ticks;

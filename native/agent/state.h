@@ -57,6 +57,7 @@
 #define THREAD_POSITION 16
 #define THREAD_SHARED 24
 #define THREAD_CONTROL_BLOCK 32
+#define THREAD_PAGES 40
 
 /*
  * Where the next record of a thread goes, one word, so that one xadd reserves a place and tells whether there is one:
@@ -80,6 +81,12 @@
 #define FUNCTION_ENTER 0
 #define FUNCTION_BODY 8
 #define FUNCTION_ID 16
+#define FUNCTION_FLAGS 20
+#define FUNCTION_CELL 40
+
+#define FLAG_VECTORS 512
+#define PAGE_CELLS_SHIFT 9
+#define PAGE_CELLS_MASK 511
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>
@@ -106,6 +113,7 @@ struct __attribute__((aligned(16))) sg_thread { /* top and steps are exchanged t
     uint64_t position; /* where the next record goes: see above */
     struct sg_shared_thread *shared;
     uint64_t control_block; /* fs base */
+    uint64_t **pages; /* its pages of cells, by number; 0: none yet */
     uint64_t magic; /* a forked child finds 0 here (MADV_WIPEONFORK) */
     uint32_t index, tid;
     uint32_t segment; /* index + 1; 0: none */
@@ -144,6 +152,7 @@ SAME(struct sg_thread, top, THREAD_TOP);
 SAME(struct sg_thread, position, THREAD_POSITION);
 SAME(struct sg_thread, shared, THREAD_SHARED);
 SAME(struct sg_thread, control_block, THREAD_CONTROL_BLOCK);
+SAME(struct sg_thread, pages, THREAD_PAGES);
 SAME(struct sg_shared_thread, missed, SHARED_MISSED);
 SAME(struct sg_shared_thread, dropped, SHARED_DROPPED);
 SAME(struct sg_shared_thread, filtered, SHARED_FILTERED);
@@ -151,6 +160,9 @@ _Static_assert(sizeof(struct sg_shared_thread) == 128, "two cache lines");
 SAME(struct sg_function, enter, FUNCTION_ENTER);
 SAME(struct sg_function, body, FUNCTION_BODY);
 SAME(struct sg_function, id, FUNCTION_ID);
+SAME(struct sg_function, flags, FUNCTION_FLAGS);
+SAME(struct sg_function, cell, FUNCTION_CELL);
+_Static_assert(SG_FLAG_VECTORS == FLAG_VECTORS && SG_PAGE_CELLS == 1 << PAGE_CELLS_SHIFT, "known to the entry paths");
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
 _Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");
 _Static_assert(SG_BLOCKS * SG_BLOCK_FRAMES == SG_FRAMES, "whole blocks");

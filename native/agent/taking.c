@@ -88,8 +88,8 @@ static int step_up(struct sg_thread *thread, struct sg_frame *last, uint64_t ste
     return frames != 0;
 }
 
-/* Takes the frame above the newest, for a call whose slot is `slot`; 0 if there is none, counted. */
-struct sg_frame *sg_take(struct sg_thread *thread, uint64_t slot)
+/* Takes the frame above the newest, for a call of these users whose slot is `slot`; 0 if there is none, counted. */
+struct sg_frame *sg_take(struct sg_thread *thread, uint64_t slot, uint64_t users)
 {
     for (;;) {
         uint64_t steps;
@@ -102,7 +102,7 @@ struct sg_frame *sg_take(struct sg_thread *thread, uint64_t slot)
             thread->shared->filtered++;
             return 0;
         } else if (!step_up(thread, top, steps, slot)) {
-            thread->shared->missed++;
+            sg_users_missed(thread, users);
             return 0;
         }
     }

@@ -63,6 +63,7 @@ void sg_thread_reclaim(uint32_t index)
     if (dead->magic == SG_THREAD_MAGIC) {
         sg_blocks_reclaim(dead);
         sg_ring_close(dead);
+        sg_cells_leave(index);
         dead->magic = 0;
     }
     sg_shared_threads[index].ended = sg_ticks();

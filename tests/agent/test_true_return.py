@@ -44,7 +44,7 @@ def test_the_site_goes_where_its_slot_was_given_back_and_only_there() -> None:
         place = low + stopped.memory.read(low, high - low).index(RDSSPQ_RAX)
         assert stopped.process is not None
         zones = stopped.process.agent.zones
-        entries = [zones[name] for name in ("enter", "enter_from_caller", "enter_for_true_return", "enter_hook")]
+        entries = [zones[name] for name in ("enter", "enter_from_caller", "enter_for_true_return", "enter_general")]
         top, given_back, kept = 0, 0, 0
         while stopped.run_to([*entries, place]):
             slot = stopped.memory.read_word(stopped.registers().rsp)

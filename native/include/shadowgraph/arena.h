@@ -11,6 +11,11 @@
  *     chunks_at       │ struct sg_chunk[]        │ whose is which piece of the table of open calls
  *     open_at         │ struct sg_open[]         │ SG_BLOCK_FRAMES open calls for each chunk
  *     functions_at    │ struct sg_function[]     │ what is hooked, by number: thunks point here
+ *     registry_at     │ struct sg_registry       │ who uses what is hooked (users.h)
+ *     losses_at       │ struct sg_losses[][64]   │ what each thread has lost of each user's
+ *     pages_at        │ struct sg_page[]         │ whose is which page of cells
+ *     cells_at        │ cells                    │ SG_PAGE_CELLS for each page
+ *     pool_at         │ predicates, ranks        │ SG_POOL_SIZE bytes that the controllers give to users
  *     data_at         │ records                  │ SG segment_size bytes for each segment
  *                     └──────────────────────────┘
  */
@@ -18,6 +23,8 @@
 #define SHADOWGRAPH_ARENA_H
 
 #include <stdint.h>
+
+#include "shadowgraph/users.h"
 
 #define SG_ARENA_MAGIC 0x3176676873ull /* "shgv1" */
 #define SG_BLOCK_FRAMES 32
@@ -30,6 +37,7 @@ struct sg_arena {
     uint64_t magic;
     uint64_t size;
     uint64_t threads_at, segments_at, events_at, chunks_at, open_at, functions_at, data_at; /* offsets from the start */
+    uint64_t registry_at, losses_at, pages_at, cells_at, pool_at;
     uint32_t threads, segments, events, chunks;                                            /* how many */
     uint32_t segment_size;
     uint32_t policy;
@@ -44,7 +52,9 @@ struct sg_arena {
     uint32_t unused;
     uint64_t missed;         /* calls missed by threads that have no entry in the table */
     uint64_t dropped;        /* records dropped for the same reason */
-    uint64_t reserved[2];
+    uint32_t page_end;       /* no page of cells has been used there or beyond */
+    uint32_t unused2;
+    uint64_t reserved[4];
 };
 
 #define SG_THREAD_FREE 0
@@ -103,9 +113,12 @@ struct sg_chunk {
 struct sg_open {
     uint64_t start;    /* as q0 of its record */
     uint64_t function; /* as the low bits of q1 of its record, and the marks below */
+    uint64_t users;    /* with SG_OPEN_USERS: whose exit is to run; else that of slot 0 */
+    uint64_t epoch;    /* with SG_OPEN_USERS: of the registry at the entry */
 };
 #define SG_OPEN_SLOW 0x8000000000000000ull   /* the plain return path is not enough */
 #define SG_OPEN_VALUES 0x4000000000000000ull /* values have been captured at the entry */
+#define SG_OPEN_USERS 0x2000000000000000ull  /* the members users and epoch hold */
 #define SG_OPEN_MARKS 0xffffffffff000000ull
 
 #define SG_FUNCTIONS (1 << 19) /* functions that can be hooked in one process; memory is touched for those that are */
@@ -121,7 +134,7 @@ struct sg_function {
     uint32_t id;
     uint32_t flags;
     uint64_t users[2]; /* who wants its calls, a bit for each slot; which of the two counts, sg_registry.side tells */
-    uint32_t cell;     /* of the counter of its calls */
+    uint32_t cell;     /* number of its counter, 1 to SG_COUNTER_CELLS - 1; 0: none yet */
     uint32_t variant;  /* SG_FLAG_EXEC: which of the exec functions (SG_EXEC_...) */
     uint64_t values;   /* address of a struct sg_values, or 0 */
     uint64_t callers;  /* which of the users want only calls that come from the executable */
@@ -139,6 +152,7 @@ struct sg_function {
 #define SG_FLAG_CLONE 32 /* clone(): a child that shares this thread's TLS must not share its state */
 #define SG_FLAG_EXIT 256 /* _exit: what has been left without returning by then is over */
 #define SG_FLAG_TRUE_RETURN 128 /* must find its true return address: reached by a tail call, it ends the calls before it */
+#define SG_FLAG_VECTORS 512 /* vector registers are looked at: by values to capture, or conditions */
 #define SG_FLAG_EXECUTABLE 64 /* belongs to the executable itself: what it tail-calls was called by the executable */
 
 /*
@@ -223,7 +237,7 @@ struct sg_settings {
     uint64_t arena;
     uint64_t resolver; /* uint64_t (*)(uint64_t slot): where the true return address of a slot is */
     uint64_t enter, enter_end, enter_aside, enter_aside_end;
-    uint64_t enter_from_caller, enter_for_true_return, enter_hook; /* entries to the aside path: see paths.S */
+    uint64_t enter_from_caller, enter_for_true_return, enter_general, enter_count; /* see paths.S */
     uint64_t leave, leave_end, leave_aside, leave_aside_end;
     uint64_t sites, frames, frame_count;
     uint64_t functions;   /* struct sg_function[SG_FUNCTIONS]: mapped once more at an address that stays when the arena is renewed */

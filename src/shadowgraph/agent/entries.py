@@ -27,10 +27,10 @@ def record_everything(records: npt.NDArray[np.void], zones: Mapping[str, int]) -
 def set_entries(records: npt.NDArray[np.void], zones: Mapping[str, int]) -> None:
     """Lead each thunk to the entry path that its flags and users ask for; functions without users pass."""
     flags, users = records["flags"], records["users"][:, 0]
-    enter = np.where(users == 0, records["body"], np.uint64(zones["enter_hook"]))
+    enter = np.where(users == 0, records["body"], np.uint64(zones["enter_general"]))
     plain = (users == _RECORDER) & (flags & layout.FLAG_VALUES == 0)
     enter[plain] = zones["enter"]
     enter[plain & (records["callers"] == _RECORDER)] = zones["enter_from_caller"]
     enter[flags & layout.FLAG_TRUE_RETURN != 0] = zones["enter_for_true_return"]
-    enter[flags & _HOOKS != 0] = zones["enter_hook"]
+    enter[flags & _HOOKS != 0] = zones["enter_general"]
     records["enter"] = enter

@@ -40,7 +40,7 @@ _PRIVATE_ANONYMOUS_FIXED = _PRIVATE_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 class Request:
     """Rows of a plan to hook, with the id, flags and variant that go into each one's function record.
 
-    Flags of functions that nobody traces are FLAG_SILENT and others. ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
+    ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
     """
 
     rows: npt.NDArray[np.int64]
@@ -184,7 +184,7 @@ def lay_out(
     thunks.records["variant"] = request.variants
     values_at = base + code_size
     for number, index in enumerate(request.values):
-        thunks.records["flags"][index] |= layout.FLAG_VALUES
+        thunks.records["flags"][index] |= layout.FLAG_VALUES | layout.FLAG_VECTORS
         thunks.records["values"][index] = values_at + number * layout.values_dtype.itemsize
     record_everything(thunks.records, zones)
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}

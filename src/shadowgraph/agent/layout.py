@@ -25,6 +25,7 @@ EVENT_EXEC_FAILED = 2
 EVENT_LOADED = 3
 OPEN_SLOW = 0x8000000000000000
 OPEN_VALUES = 0x4000000000000000
+OPEN_USERS = 0x2000000000000000
 OPEN_MARKS = 0xFFFFFFFFFF000000
 FUNCTIONS = 0x80000
 FUNCTION_RECORD_SIZE = 64
@@ -39,6 +40,7 @@ FLAG_SILENT = 16
 FLAG_CLONE = 32
 FLAG_EXIT = 256
 FLAG_TRUE_RETURN = 128
+FLAG_VECTORS = 512
 FLAG_EXECUTABLE = 64
 VALUE_INTEGER = 1
 VALUE_VECTOR = 2
@@ -65,6 +67,142 @@ KIND_RETURNED = 0
 KIND_UNWOUND = 1
 KIND_TAIL = 2
 KIND_OPEN = 3
+USERS = 64
+USER_FREE = 0
+USER_RECORDER = 1
+USER_COUNTER = 2
+USER_TOTALS = 3
+USER_HISTOGRAM = 4
+USER_HANDLER = 5
+VALUE_DURATION = 0
+VALUE_RESULT = 1
+VALUE_ARGUMENT = 2
+PAGE_CELLS = 512
+PAGES = 16384
+PAGE_NUMBERS = 16384
+COUNTER_CELLS = 0x10000
+PAGE_FREE = 0
+PAGE_ORPHAN = 1
+PAGE_CLAIMED = 2
+PAGE_USED = 3
+TOTALS_CELLS = 4
+HISTOGRAM_CELLS = 512
+CELL_COUNT = 0
+CELL_SUM = 1
+CELL_MAXIMUM = 2
+CELL_BUCKETS = 4
+BUCKET_BITS = 3
+POOL_SIZE = 0x1000000
+
+user_dtype = np.dtype(
+    {
+        "names": [
+            "kind",
+            "value",
+            "controller_pid",
+            "data_size",
+            "controller_start",
+            "entry",
+            "exit",
+            "entry_predicate",
+            "exit_predicate",
+            "first_cell",
+            "ranks",
+            "rank_count",
+            "pool_size",
+            "pool_at",
+            "flags",
+            "fault",
+            "fault_address",
+            "registered_at",
+            "name",
+            "filter",
+        ],
+        "formats": [
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+            "S32",
+            "S96",
+        ],
+        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 76, 80, 88, 92, 96, 104, 112, 144],
+        "itemsize": 240,
+    }
+)
+
+registry_dtype = np.dtype(
+    {
+        "names": [
+            "side",
+            "has_order",
+            "epoch",
+            "armed",
+            "live",
+            "faulted",
+            "at_entry",
+            "at_exit",
+            "counters",
+            "epochs",
+            "order",
+            "next_function",
+            "next_cell",
+            "reserved",
+            "users",
+        ],
+        "formats": [
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            ("<u8", (64,)),
+            ("<u1", (64,)),
+            "<u4",
+            "<u4",
+            ("<u8", (6,)),
+            (user_dtype, (64,)),
+        ],
+        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 576, 640, 644, 648, 696],
+        "itemsize": 16056,
+    }
+)
+
+page_dtype = np.dtype(
+    {
+        "names": ["state", "number", "thread", "pid"],
+        "formats": ["<u4", "<u4", "<u4", "<u4"],
+        "offsets": [0, 4, 8, 12],
+        "itemsize": 16,
+    }
+)
+
+losses_dtype = np.dtype(
+    {
+        "names": ["missed", "dropped", "filtered", "unwound"],
+        "formats": ["<u8", "<u8", "<u8", "<u8"],
+        "offsets": [0, 8, 16, 24],
+        "itemsize": 32,
+    }
+)
 
 arena_dtype = np.dtype(
     {
@@ -78,6 +216,11 @@ arena_dtype = np.dtype(
             "open_at",
             "functions_at",
             "data_at",
+            "registry_at",
+            "losses_at",
+            "pages_at",
+            "cells_at",
+            "pool_at",
             "threads",
             "segments",
             "events",
@@ -95,6 +238,8 @@ arena_dtype = np.dtype(
             "unused",
             "missed",
             "dropped",
+            "page_end",
+            "unused2",
             "reserved",
         ],
         "formats": [
@@ -107,6 +252,11 @@ arena_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
             "<u4",
             "<u4",
             "<u4",
@@ -124,7 +274,9 @@ arena_dtype = np.dtype(
             "<u4",
             "<u8",
             "<u8",
-            ("<u8", (2,)),
+            "<u4",
+            "<u4",
+            ("<u8", (4,)),
         ],
         "offsets": [
             0,
@@ -137,14 +289,10 @@ arena_dtype = np.dtype(
             56,
             64,
             72,
-            76,
             80,
-            84,
             88,
-            92,
             96,
             104,
-            108,
             112,
             116,
             120,
@@ -153,9 +301,20 @@ arena_dtype = np.dtype(
             132,
             136,
             144,
+            148,
             152,
+            156,
+            160,
+            164,
+            168,
+            172,
+            176,
+            184,
+            192,
+            196,
+            200,
         ],
-        "itemsize": 168,
+        "itemsize": 232,
     }
 )
 
@@ -210,10 +369,10 @@ chunk_dtype = np.dtype(
 
 open_dtype = np.dtype(
     {
-        "names": ["start", "function"],
-        "formats": ["<u8", "<u8"],
-        "offsets": [0, 8],
-        "itemsize": 16,
+        "names": ["start", "function", "users", "epoch"],
+        "formats": ["<u8", "<u8", "<u8", "<u8"],
+        "offsets": [0, 8, 16, 24],
+        "itemsize": 32,
     }
 )
 
@@ -300,7 +459,8 @@ settings_dtype = np.dtype(
             "enter_aside_end",
             "enter_from_caller",
             "enter_for_true_return",
-            "enter_hook",
+            "enter_general",
+            "enter_count",
             "leave",
             "leave_end",
             "leave_aside",
@@ -329,6 +489,7 @@ settings_dtype = np.dtype(
             "<u8",
             "<u4",
             "<u4",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -389,7 +550,8 @@ settings_dtype = np.dtype(
             224,
             232,
             240,
+            248,
         ],
-        "itemsize": 248,
+        "itemsize": 256,
     }
 )

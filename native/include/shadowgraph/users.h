@@ -1,0 +1,111 @@
+/*
+ * The users of a process's functions, and what they count: the registry that the agent and any number of controllers share.
+ * It lies in the arena (arena.h). Controllers change it one at a time (a lock on the arena's file, which a dead one gives
+ * back); the agent only reads it, but for `faulted`.
+ *
+ * A call belongs to the users whose bit is set in its function's record and in `armed`. Those whose exit is to run are noted
+ * beside the call, together with the `epoch` that its entry has read. A slot's user has an epoch of its own, that of its
+ * registration: an exit runs for a user that is still `live` and not younger than the call. So a slot's new owner never gets
+ * an exit of the old one's, however often it changes hands, and whoever unregisters may go at once (R10, R11).
+ *
+ * An entry reads epoch, armed, and epoch again: what it has read belongs to one epoch. A controller that registers a user
+ * adds one to the epoch first, and arms the slot last.
+ */
+#ifndef SHADOWGRAPH_USERS_H
+#define SHADOWGRAPH_USERS_H
+
+#include <stdint.h>
+
+#define SG_USERS 64
+
+#define SG_USER_FREE 0
+#define SG_USER_RECORDER 1  /* a record of each call */
+#define SG_USER_COUNTER 2   /* one cell a function: calls */
+#define SG_USER_TOTALS 3    /* SG_TOTALS_CELLS cells a function */
+#define SG_USER_HISTOGRAM 4 /* SG_HISTOGRAM_CELLS cells a function */
+#define SG_USER_HANDLER 5   /* code of its own at entry and exit */
+
+#define SG_VALUE_DURATION 0 /* what a histogram shows: ticks from entry to exit, */
+#define SG_VALUE_RESULT 1   /* what the function returns (rax, signed), */
+#define SG_VALUE_ARGUMENT 2 /* or an integer argument at the entry: SG_VALUE_ARGUMENT + n, n from 0 to 5 */
+
+struct sg_user {
+    uint32_t kind;
+    uint32_t value;          /* histogram */
+    uint32_t controller_pid; /* as it is known where it runs */
+    uint32_t data_size;      /* handler */
+    uint64_t controller_start; /* the controller's start time: another process may have its pid by now */
+    uint64_t entry, exit;    /* handler: addresses in the process, or 0 */
+    uint64_t entry_predicate, exit_predicate; /* places in the pool, or 0 */
+    uint64_t first_cell;     /* counter, totals, histogram: where its cells begin */
+    uint64_t ranks;          /* place in the pool: uint32_t[] by the cell of a function; 0 there: none of its functions */
+    uint32_t rank_count;
+    uint32_t pool_size;      /* bytes of the pool that belong to it, from pool_at */
+    uint64_t pool_at;
+    uint32_t flags;
+    uint32_t fault;          /* the signal that its handler has died of, or 0 */
+    uint64_t fault_address;
+    uint64_t registered_at;  /* ticks */
+    char name[32];
+    char filter[96];
+};
+
+struct sg_registry {
+    uint32_t side; /* which of a function's two masks counts: a filter is exchanged for all functions at once */
+    uint32_t has_order;
+    uint64_t epoch;
+    uint64_t armed;       /* entries */
+    uint64_t live;        /* exits */
+    uint64_t faulted;     /* the agent's own: users whose handler has died */
+    uint64_t at_entry;    /* users that have something to do at the entry */
+    uint64_t at_exit;     /* users that may want the exit */
+    uint64_t counters;    /* counters without a condition: they share one cell of each function, struct sg_function's */
+    uint64_t epochs[SG_USERS];
+    uint8_t order[SG_USERS]; /* slots in the order of registration, where that is not the order of the slots (has_order) */
+    uint32_t next_function;  /* the first number that no function has yet */
+    uint32_t next_cell;      /* the first cell number that no function has yet */
+    uint64_t reserved[6];
+    struct sg_user users[SG_USERS];
+};
+
+/*
+ * Cells: 64-bit numbers that only one thread adds to. Cell n of a thread lies in its page n / SG_PAGE_CELLS, which it takes
+ * from the pool of pages when it first needs it. The cells of all threads with the same number make one value: what each has
+ * is added up (a maximum: the largest). A dead thread's page waits for the next one that needs this number.
+ */
+#define SG_PAGE_CELLS 512
+#define SG_PAGES 16384
+#define SG_PAGE_NUMBERS 16384 /* a process has no more different pages */
+#define SG_COUNTER_CELLS 65536 /* the first ones: counters of calls that all counters without a condition share */
+
+#define SG_PAGE_FREE 0
+#define SG_PAGE_ORPHAN 1  /* its thread is gone */
+#define SG_PAGE_CLAIMED 2
+#define SG_PAGE_USED 3
+
+struct sg_page {
+    uint32_t state;
+    uint32_t number;
+    uint32_t thread; /* index into the table of threads */
+    uint32_t pid;
+};
+
+#define SG_TOTALS_CELLS 4
+#define SG_HISTOGRAM_CELLS 512
+#define SG_CELL_COUNT 0 /* totals and histograms begin with these */
+#define SG_CELL_SUM 1
+#define SG_CELL_MAXIMUM 2
+#define SG_CELL_BUCKETS 4
+#define SG_BUCKET_BITS 3 /* eight buckets to a power of two; values below sixteen have one each */
+
+/* What users have lost, thread by thread and user by user; for the recorder in slot 0 see struct sg_shared_thread. */
+struct sg_losses {
+    uint64_t missed;   /* calls that were theirs, but could not be served */
+    uint64_t dropped;  /* no room for the record */
+    uint64_t filtered; /* a condition was not met */
+    uint64_t unwound;  /* the call was left without returning: no exit */
+};
+
+#define SG_POOL_SIZE (16 << 20)
+
+#endif
