@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import shadowgraph
+from tests.support.commands import run as outcome
 from tests.support.manners import Ended, prepared, program, recorder, run
 
+OPEN = 3
 ROUNDS, THREADS, STATUS = 3000, 4, 42
 LEAVES = ROUNDS * THREADS * 100
 IN_PROGRAM = {"main": 1, "work": THREADS, "middle": ROUNDS * THREADS, "leaf": LEAVES}
@@ -81,6 +83,31 @@ def test_at_its_size_limit_a_recording_stops_and_says_so(size: str, tmp_path: Pa
     )
     manifest = json.loads((tmp_path / "t.sgt" / "manifest.json").read_text())
     assert manifest["end"] == {"reason": "size limit", "status": STATUS}
+
+
+def test_calls_in_flight_at_the_size_limit_are_open_and_end_there(tmp_path: Path) -> None:
+    """With a buffer this small, the program cannot have run ahead of the recorder by more than half a megabyte."""
+    trace = tmp_path / "t.sgt"
+    options = ["-f", "re:^(main|returns|leaf|late)$", "--max-size", "1M", "--buffer", "512K"]
+    ended = run([*recorder(*options, trace=trace), program("stopped_in_flight", "o1")])
+    assert (ended.output, ended.status) == ("200000\n", 3)
+    with shadowgraph.open(trace) as opened:
+        names = dict(zip(*(opened.functions[name].to_pylist() for name in ("function", "name")), strict=True))
+        rows = opened.calls.to_pylist()
+        stop, end = opened.metadata["duration_ns"], opened.processes["end_ns"][0].as_py()
+        assert len(rows) + opened.counters["dropped"] == 200_003
+    in_flight = [(names[row["function"]], row["start_ns"] + row["duration_ns"]) for row in rows if row["kind"] == OPEN]
+    assert in_flight[:2] == [("main", stop), ("returns", stop)]
+    assert {name for name, _ in in_flight[2:]} <= {"leaf"}  # one of them may have been in flight, too
+    assert max(row["start_ns"] + row["duration_ns"] for row in rows) == stop < end
+    for view in ("report", "graph", "replay"):
+        said = outcome(view, trace).output
+        assert (
+            f"{opened.counters['dropped']:,} calls not in here, traced but not recorded, because the recording had"
+            in said
+        )
+        assert "the recording stopped when the trace had reached its size limit (--max-size)" in said
+        assert "buffers" not in said
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ SHADOWGRAPH = [sys.executable, "-m", "shadowgraph.cli.main"]
 ROUNDS = 20
 NUMBERS = ["total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"]
 KEYS = ["function", "module", "calls", *NUMBERS, "open", "unwound"]
+AROUND = ["missed", "dropped", "filtered", "end", "state", "problems"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_report_as_json_has_exactly_the_documented_keys(trace: Path) -> None:
     report = json.loads(run_here("report", trace, "--json").output)
-    assert list(report) == ["functions", "missed", "dropped"]
+    assert list(report) == ["functions", *AROUND]
     assert (report["missed"], report["dropped"]) == (0, 0)
     for function in report["functions"]:
         assert list(function) == KEYS
@@ -59,7 +60,7 @@ def test_report_as_json_has_exactly_the_documented_keys(trace: Path) -> None:
 )
 def test_report_by_something_else_says_what_each_line_is(by: str, key: str, fields: list[str], trace: Path) -> None:
     report = json.loads(run_here("report", trace, "--by", by, "--json").output)
-    assert list(report) == [key, "missed", "dropped"]
+    assert list(report) == [key, *AROUND]
     assert all(list(row) == [*fields, "calls", *NUMBERS, "open", "unwound"] for row in report[key])
     with shadowgraph.open(trace) as opened:
         assert sum(row["calls"] for row in report[key]) == len(opened.calls)

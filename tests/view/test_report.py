@@ -10,6 +10,8 @@ import pytest
 
 from shadowgraph.agent import layout
 from shadowgraph.trace.convert import convert
+from shadowgraph.trace.folder import MANIFEST, SPOOL, THREADS, create_folder
+from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.view.table import Column, lay_out
 from tests.support import slow
 from tests.support.commands import run
@@ -19,6 +21,7 @@ KEYS = [
     "function", "module", "calls", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns",
     "open", "unwound",
 ]  # fmt: skip
+AROUND = ["missed", "dropped", "filtered", "end", "state", "problems"]
 
 
 @pytest.fixture
@@ -55,14 +58,35 @@ def test_the_table(folder: Path) -> None:
 
 def test_json_has_exactly_the_documented_keys(folder: Path) -> None:
     content = json.loads(run("report", folder, "--json").output)
-    assert list(content) == ["functions", "missed", "dropped"]
-    assert (content["missed"], content["dropped"]) == (3, 2)
+    assert list(content) == ["functions", *AROUND]
+    assert [content[key] for key in AROUND] == [3, 2, 1, "exited", "complete", []]
     rows = {row["function"]: row for row in content["functions"]}
     assert all(list(row) == KEYS for row in content["functions"])
     walk = rows["Tree::walk()"]
     assert [walk[key] for key in KEYS[1:]] == ["simulated", 2, 5500, 4500, 2750.0, 2500, 2500, 3000, 3000, 3000, 0, 0]
     assert rows["memcpy"]["module"] == "libc.so.6"
     assert rows["thrown"]["unwound"] == 1
+
+
+def test_json_says_how_the_recording_ended_and_what_is_damaged(tmp_path: Path) -> None:
+    recording = Recording(
+        {0: simulate_calls(1, 50)}, counters=[{"thread": 0, "missed": 0, "dropped": 4, "filtered": 5}], finished=False
+    )
+    folder = create_folder(tmp_path / "a.sgt", {"program": "/bin/simulated", "on_full": "block"})
+    writer = SpoolWriter(folder / SPOOL)
+    recording.write_to(writer)
+    for tick in (20_000, 90_000):  # at the limit, and when the program had ended
+        writer.append("end", {"tick": tick, "reason": "size limit"})
+    writer.close()
+    convert(folder)
+    (folder / THREADS).unlink()
+    content = json.loads(run("report", folder, "--json").output)
+    problem = "threads.parquet is missing; threads have no names, and processes are not told apart"
+    assert [content[key] for key in AROUND] == [0, 4, 5, "size limit", "complete", [problem]]
+    assert json.loads((folder / MANIFEST).read_text())["duration_ns"] == 20_000
+    lines = run("report", folder).lines
+    assert "dropped: 4 calls not in here, traced but not recorded, because the recording had stopped" in lines
+    assert "filtered: 5 calls not in here, left out as the recording was asked to, by depth or minimal time" in lines
 
 
 def test_csv_is_the_same_as_json(folder: Path) -> None:
@@ -87,7 +111,7 @@ def test_sorting_and_limits(folder: Path) -> None:
 def test_groupings(folder: Path) -> None:
     def rows(by: str, name: str) -> list[dict[str, object]]:
         content = json.loads(run("report", folder, "--json", "--by", by).output)
-        assert list(content) == [name, "missed", "dropped"]
+        assert list(content) == [name, *AROUND]
         return content[name]  # type: ignore[no-any-return]
 
     assert [(row["module"], row["calls"]) for row in rows("module", "modules")] == [("simulated", 5), ("libc.so.6", 1)]
@@ -120,7 +144,8 @@ def test_an_empty_trace_is_an_empty_table(tmp_path: Path) -> None:
     folder = Recording({}).write(tmp_path / "a.sgt")
     convert(folder)
     assert run("report", folder).lines[1:] == ["empty: no call was recorded"]
-    assert json.loads(run("report", folder, "--json").output) == {"functions": [], "missed": 0, "dropped": 0}
+    content = json.loads(run("report", folder, "--json").output)
+    assert [content[key] for key in ("functions", *AROUND)] == [[], 0, 0, 0, "exited", "complete", []]
     assert len(run("report", folder, "--csv").lines) == 1
     assert run("graph", folder).lines[1:] == ["empty: no call was recorded"]
     assert len(run("replay", folder).lines) == 5

@@ -41,7 +41,9 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
     if len(result.notes) > 5:
         lines.append(f"… and {len(result.notes) - 5:,} more remarks")
     if result.stopped:
-        lines.append(f"{STOPPED.get(result.stopped, f'the recording stopped: {result.stopped}')}; the program ran on")
+        why = STOPPED.get(result.stopped, f"the recording stopped: {result.stopped}")
+        behind = "; its calls from then on count as dropped" if losses["dropped"] else ""
+        lines.append(f"{why}; the program ran on{behind}")
     elif result.runs_on:
         lines.append("recording was stopped before the program's end; the program runs on")
     lines.append(f"trace in {folder} (shadowgraph report {shlex.quote(str(folder))})")

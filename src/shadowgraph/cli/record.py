@@ -199,6 +199,7 @@ class _Record:
             "executable": _executable(path),
             "arguments": arguments,
             "directory": directory,
+            "on_full": options["on_full"],
         }
         with NewTrace(output, metadata, force=options["force"]) as trace:
             spool = SpoolWriter(trace.folder / SPOOL, max_size=self._largest_size(trace.folder))

@@ -12,15 +12,23 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
+from shadowgraph.ops.in_flight import (
+    START_MASK,
+    InFlight,
+    calls_in_flight,
+    forget_calls,
+    open_row,
+    places_in_flight,
+    threads_in_flight,
+)
 from shadowgraph.ops.places import count_calls, has_holes
 from shadowgraph.ops.processes import find_process, find_thread, shares, start_time
+from shadowgraph.ops.stopped import Stopped
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import read_ticks
 
 __all__ = ["Drain", "Numbering"]
 
-_FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
-_START_MASK = (1 << layout.START_BITS) - 1
 _LAST_RECORDS = 4 * layout.RECORD_SIZE
 
 
@@ -60,6 +68,8 @@ class _Frozen:
 class Drain:
     """Takes full segments from an arena, in order for each thread, and gives them back zeroed.
 
+    ``shortest`` is the least duration of a call that is recorded, in ticks.
+
     ``pids`` are the processes seen in the arena so far that have not been finished. They are known by the numbers that
     they have for us, not by those that processes in PID namespaces of their own have for themselves.
     """
@@ -71,6 +81,7 @@ class Drain:
         numbering: Numbering,
         tick_base: int,
         new_process: Callable[[int, int, int], int],
+        shortest: int = 0,
     ) -> None:
         self.arena = arena
         self.calls_taken = 0
@@ -85,6 +96,9 @@ class Drain:
         self._outside: dict[int, int] = {}  # pid by the number in a PID namespace
         self._first_process = -1
         self._frozen: dict[int, _Frozen] = {}  # by pid
+        self._shortest = shortest
+        self._stopped: Stopped | None = None
+        self._overcounted = 0  # dropped calls that another thread has counted: one on which a coroutine went on
 
     # --- while the program runs ---
 
@@ -93,6 +107,8 @@ class Drain:
         self._meet_threads()
         full = np.flatnonzero(self.arena.segments["state"] == layout.SEGMENT_FULL)
         taken = self._take_in_order(full, final=False)
+        if self._spool.stopped is not None:
+            self._stop()  # by what another arena's records did not find room for
         self._retire_threads()
         if taken or len(full):
             self.arena.answer()
@@ -115,6 +131,26 @@ class Drain:
                 taken += 1
         return taken
 
+    def _stop(self) -> None:
+        """The recording has come to a limit, and the programs run on: what is in flight is open, and ends here.
+
+        Threads that wait for room still do so: what is in flight is read first.
+        """
+        if self._stopped is not None:
+            return
+        calls: dict[int, set[InFlight]] = {}
+        for pid in self.pids - self._frozen.keys():
+            rows = []
+            for entry, call in calls_in_flight(self.arena, self._entries(pid)):
+                now, number = read_ticks() - self._tick_base, self._threads[entry].number
+                if (now - call.start) & START_MASK >= self._shortest:  # what is shorter may yet be filtered
+                    calls.setdefault(number, set()).add(call)
+                    rows.append(open_row(number, call, now))
+            self._spool.append("open", rows, self._processes[pid])
+        self._stopped = Stopped(calls, self._frozen)
+        self._spool.append("end", {"tick": read_ticks() - self._tick_base, "reason": self._spool.stopped})
+        self.arena.header["recording"] = 0
+
     def _take_segment(self, index: int, thread: _Thread, *, final: bool) -> bool:
         """Append one segment; False while a place in it is reserved and not yet filled (see native/agent/ring.c)."""
         used = int(self.arena.segments["used"][index])
@@ -124,7 +160,7 @@ class Drain:
             return False
         if used and not self._spool.append_records(thread.number, data.data, thread.process):
             thread.lost_here += count_calls(words)
-            self.arena.header["recording"] = 0
+            self._stop()
         self.calls_taken += used // layout.RECORD_SIZE
         data[:] = 0
         self.arena.segments["used"][index] = 0
@@ -196,19 +232,13 @@ class Drain:
         if not len(dead):
             return
         busy = set(segments["thread"][segments["state"] != layout.SEGMENT_FREE].tolist())
-        busy |= set(self.arena.chunks["thread"][self._chunks_in_flight()].tolist())
+        busy |= threads_in_flight(self.arena)
         for entry in dead.tolist():
             if entry not in busy and entry in self._threads:
                 self._finish_thread(entry)
 
-    def _chunks_in_flight(self) -> npt.NDArray[np.bool_]:
-        """Which pieces of the table of open calls hold any."""
-        calls = self.arena.open_calls["function"].reshape(-1, layout.BLOCK_FRAMES)
-        taken: npt.NDArray[np.bool_] = self.arena.chunks["state"] == 1
-        taken[taken] = calls[taken].any(axis=1)  # of the others not one page is touched
-        return taken
-
     def _finish_thread(self, entry: int) -> None:
+        self._put_right(entry)
         row, thread = self.arena.threads[entry], self._threads.pop(entry)
         ended = int(row["ended"])
         if ended:
@@ -221,9 +251,22 @@ class Drain:
             "thread": thread.number,
             "process": thread.process,
             "missed": int(row["missed"]),
-            "dropped": int(row["dropped"]) + thread.lost_here,
+            "dropped": self._dropped(int(row["dropped"]) + thread.lost_here),
             "filtered": int(row["filtered"]),
         }
+
+    def _dropped(self, counted: int) -> int:
+        """A number of dropped calls without what was counted too much elsewhere."""
+        counted -= self._overcounted
+        self._overcounted = max(-counted, 0)
+        return max(counted, 0)
+
+    def _put_right(self, entry: int) -> None:
+        """Before a thread, or what is in flight of it, is forgotten: what the agent has counted since the stop."""
+        if self._stopped is not None:
+            thread = self._threads[entry]
+            in_flight = {call for _, call in calls_in_flight(self.arena, [entry])}
+            thread.lost_here += self._stopped.uncounted(thread.number, in_flight)
 
     # --- when a process has ended, or the recording does ---
 
@@ -243,11 +286,13 @@ class Drain:
             used[index, int(segments["sequence"][index])] = size = self._written(index)
             last = self.arena.data[index, max(size - _LAST_RECORDS, 0) : size].view(np.uint64)
             written.update(last[::2].tolist())
-        mine = self._in_flight(entries)
-        calls = self.arena.open_calls
-        rows = self._open_rows(np.array([i for i in mine.tolist() if int(calls["start"][i]) not in written], np.int64))
-        calls["function"][mine] &= np.uint64(layout.OPEN_SLOW)
-        self._frozen[pid] = _Frozen(used, rows, read_ticks() - self._tick_base)
+        for entry in entries:
+            self._put_right(entry)
+        now = read_ticks() - self._tick_base
+        in_flight = calls_in_flight(self.arena, entries)
+        rows = [open_row(self._threads[at].number, call, now) for at, call in in_flight if call.start not in written]
+        self.arena.open_calls["function"][places_in_flight(self.arena, entries)] &= np.uint64(layout.OPEN_SLOW)
+        self._frozen[pid] = _Frozen(used, rows, now)
 
     def _entries(self, pid: int) -> list[int]:
         return [entry for entry, thread in self._threads.items() if thread.pid == pid]
@@ -259,7 +304,7 @@ class Drain:
         """
         self._meet_threads()
         segments, table = self.arena.segments, self.arena.threads
-        frozen = self._frozen.pop(pid, None)
+        frozen = self._frozen.get(pid)
         if frozen is not None:
             ended = min(ended, frozen.ended)
         entries = self._entries(pid)
@@ -272,7 +317,9 @@ class Drain:
                     segments["used"][index] = used
         self._take_in_order(np.flatnonzero(mine), final=True)
         self._append_open_calls(pid, frozen)
-        self._forget_open_calls(entries)
+        for entry in entries:
+            self._put_right(entry)
+        forget_calls(self.arena, entries)
         for entry in entries:
             name = bytes(table["name"][entry]).split(b"\0")[0].decode(errors="replace")
             row = {"thread": self._threads[entry].number, "name": name or None, "end": ended}
@@ -282,6 +329,7 @@ class Drain:
             code = None if status is None else os.waitstatus_to_exitcode(status)
             self._spool.append("processes", [{"process": self._processes[pid], "end": ended, "status": code}])
         self.pids.discard(pid)
+        self._frozen.pop(pid, None)
         self._processes.pop(pid, None)
         self._began.pop(pid, None)
         self._outside = {number: outside for number, outside in self._outside.items() if outside != pid}
@@ -301,50 +349,22 @@ class Drain:
 
     def _append_open_calls(self, pid: int, frozen: _Frozen | None = None) -> None:
         """The calls in flight of a process, from the shared half of the shadow frames."""
-        rows = frozen.open_calls if frozen is not None else self._open_rows(self._in_flight(self._entries(pid)))
+        if self._stopped is not None and pid not in self._stopped.left:
+            return  # what was in flight at the stop has been told
+        if frozen is not None:
+            rows = frozen.open_calls
+        else:
+            now = read_ticks() - self._tick_base
+            in_flight = calls_in_flight(self.arena, self._entries(pid))
+            rows = [open_row(self._threads[entry].number, call, now) for entry, call in in_flight]
         if pid in self._processes:
             self._spool.append("open", rows, self._processes[pid])
-
-    def _in_flight(self, entries: list[int]) -> npt.NDArray[np.intp]:
-        """Indexes of the open calls of some threads."""
-        chunks = self.arena.chunks
-        taken = np.flatnonzero(chunks["state"] == 1)
-        mine = taken[np.isin(chunks["thread"][taken], entries)]
-        places = (mine[:, None] * layout.BLOCK_FRAMES + np.arange(layout.BLOCK_FRAMES)).ravel()
-        found: npt.NDArray[np.intp] = places[self.arena.open_calls["function"][places] != 0]
-        return found
-
-    def _open_rows(self, indexes: npt.NDArray[np.intp]) -> list[dict[str, int]]:
-        calls, chunks = self.arena.open_calls, self.arena.chunks
-        rows, now = [], read_ticks() - self._tick_base
-        for index in indexes.tolist():
-            start, function = int(calls["start"][index]), int(calls["function"][index]) & _FUNCTION_MASK
-            thread = self._threads.get(int(chunks["thread"][index // layout.BLOCK_FRAMES]))
-            if function and thread is not None:
-                rows.append(
-                    {
-                        "thread": thread.number,
-                        "start": start & _START_MASK,
-                        "function": function,
-                        "depth": _depth(start, now),
-                    }
-                )
-        return rows
-
-    def _forget_open_calls(self, entries: list[int]) -> None:
-        """The processes have ended: their part of the table is free."""
-        chunks = self.arena.chunks
-        for chunk in np.flatnonzero((chunks["state"] == 1) & np.isin(chunks["thread"], entries)).tolist():
-            calls = self.arena.open_calls[chunk * layout.BLOCK_FRAMES : (chunk + 1) * layout.BLOCK_FRAMES]
-            calls["function"] = 0
-            calls["start"] = 0
-            chunks["state"][chunk] = 0
 
     def finish(self, ended: int) -> None:
         """Finish all processes, and note what threads without an entry of their own have lost."""
         for pid in sorted(self.pids):
             self.finish_process(pid, ended)
-        missed, dropped = int(self.arena.header["missed"]), int(self.arena.header["dropped"])
+        missed, dropped = int(self.arena.header["missed"]), self._dropped(int(self.arena.header["dropped"]))
         if missed or dropped:
             row = {
                 "thread": None,
@@ -354,18 +374,6 @@ class Drain:
                 "filtered": 0,
             }
             self._spool.append("counters", [row])
-
-    @property
-    def lost(self) -> dict[str, int]:
-        """Missed, dropped and filtered so far, of the threads in the table."""
-        live = self.arena.threads[self.arena.threads["state"] != layout.THREAD_FREE]
-        return {name: int(live[name].sum()) for name in ("missed", "dropped", "filtered")}
-
-
-def _depth(place: int, now: int) -> int:
-    """The depth in q0 of a record whose start is the last possible one before ``now`` (see records.h)."""
-    start = now - ((now - place) & _START_MASK)
-    return ((place - start) >> layout.START_BITS) & ((1 << layout.DEPTH_BITS) - 1)
 
 
 def _name_now(pid: int, tid: int) -> str:

@@ -218,7 +218,8 @@ class Recording:
         def new_process(pid: int, parent: int, start: int) -> int:
             return self._new_process(pid, parent, command, start)
 
-        drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, new_process)
+        shortest = self.settings.minimal_ticks
+        drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, new_process, shortest)
         self.images.append(EnteredImage(process, drain))
         self.hooked += process.hooked
         for reason, count in process.refused.items():

@@ -19,7 +19,7 @@ from shadowgraph.trace.clock import fit_clock
 from shadowgraph.trace.columns import CALL_DTYPE, library
 from shadowgraph.trace.sorting import BLOCK, ThreadSorter
 from shadowgraph.trace.spool_reader import Spool
-from shadowgraph.trace.spool_tables import function_rows, merge_by, process_rows, thread_rows
+from shadowgraph.trace.spool_tables import dropped_by_others, function_rows, merge_by, process_rows, thread_rows
 from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, PROCESSES_SCHEMA, THREADS_SCHEMA, write_table
 
 __all__ = ["Progress", "convert", "convert_spool", "prepare"]
@@ -106,8 +106,7 @@ class _Conversion:
         if sorter.damaged:
             problems.append(f"{sorter.damaged} records are damaged and were left out")
         known = self._metadata | {key: value for key, value in manifest.items() if key not in ("state", "problems")}
-        ends = spool.contents("end")
-        end = ends[-1] if ends else {}
+        end = _merged(spool.contents("end"))
         result = known | {
             "state": state,
             "start_realtime_ns": clock.start_realtime_ns,
@@ -120,7 +119,7 @@ class _Conversion:
             "processes": len(processes["process"]),
             "functions": len(functions["function"]),
             "missed": sum(rows["missed"]) + sum(processes["missed"]),
-            "dropped": sum(rows["dropped"]),
+            "dropped": sum(rows["dropped"]) + dropped_by_others(spool),
             "filtered": sum(rows["filtered"]),
             "problems": problems,
         }
@@ -149,9 +148,13 @@ class _Conversion:
         return rows, writer, sorter
 
     def _end_tick(self) -> int:
-        """The tick at which the recording ended, as far as anybody knows."""
+        """The tick at which the recording ended, as far as anybody knows: the first one, that of a stop at a limit."""
         ends = [end["tick"] for end in self._spool.contents("end") if end.get("tick")]
-        return int(ends[-1]) if ends else self._clock.last
+        return int(ends[0]) if ends else self._clock.last
+
+    def _last_tick(self) -> int:
+        """The last tick that anybody knows of."""
+        return max(self._clock.last, *(int(end.get("tick") or 0) for end in self._spool.contents("end")), 0)
 
     def _open_calls(self) -> dict[int, np.ndarray[Any, Any]]:
         """The calls in flight by thread: the last word on each process counts.
@@ -159,12 +162,12 @@ class _Conversion:
         They end with their thread or process, if it is known when that ended, or else with the recording.
         """
         last_word: dict[int, list[dict[str, Any]]] = dict(self._spool.chunks.get("open", []))
-        ends, last = self._ends_of_threads(), self._end_tick()
+        ends, end, last = self._ends_of_threads(), self._end_tick(), self._last_tick()
         mask = (1 << layout.START_BITS) - 1
         by_thread: dict[int, list[tuple[Any, ...]]] = {}
         for row in (row for content in last_word.values() for row in content):
             start = last - ((last - int(row["start"])) & mask)  # the last time with these 48 bits that is not to come
-            duration = max(ends.get(row["thread"], last) - start, 0)
+            duration = max(ends.get(row["thread"], end) - start, 0)
             call = (start, duration, row["function"], row["depth"], layout.KIND_OPEN, 0, 0, 0)
             by_thread.setdefault(row["thread"], []).append(call)
         return {thread: np.array(calls, CALL_DTYPE) for thread, calls in by_thread.items()}

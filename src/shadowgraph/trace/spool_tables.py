@@ -10,7 +10,7 @@ from shadowgraph.trace.clock import Clock
 from shadowgraph.trace.spool_reader import Spool
 from shadowgraph.trace.tables import LARGEST_GUESS
 
-__all__ = ["function_rows", "merge_by", "process_rows", "thread_rows"]
+__all__ = ["dropped_by_others", "function_rows", "merge_by", "process_rows", "thread_rows"]
 
 Rows = dict[str, list[Any]]
 
@@ -96,6 +96,12 @@ def thread_rows(
         "calls": [count.get(thread, 0) for thread in ids],
         "first_start_ns": [None if (at := start.get(thread)) is None else clock.nanoseconds(at) for thread in ids],
     }
+
+
+def dropped_by_others(spool: Spool) -> int:
+    """Calls that were dropped by threads without a row of their own."""
+    last = {row["process"]: row.get("dropped", 0) for row in _counters(spool) if row.get("thread") is None}
+    return sum(last.values())
 
 
 def merge_by(spool: Spool, kind: str, key: str) -> dict[int, dict[str, Any]]:

@@ -11,7 +11,7 @@ __all__ = ["loss_lines"]
 
 _MEANINGS = {
     "missed": "run untraced for want of room on the shadow stack or of a way to hook them",
-    "dropped": "traced but not recorded, because the buffers were full",
+    "dropped": "traced but not recorded, because {why}",
     "filtered": "left out as the recording was asked to, by depth or minimal time",
 }
 _STOPPED = STOPPED | {"stopped": "the recording was stopped before the program ended"}
@@ -24,7 +24,8 @@ def loss_lines(trace: Trace) -> list[str]:
     for name, meaning in _MEANINGS.items():
         count = trace.counters[name]
         if count:
-            lines.append(f"{name}: {format_count(count)} {'call' if count == 1 else 'calls'} not in here, {meaning}")
+            said = meaning.format(why=_why_dropped(trace))
+            lines.append(f"{name}: {format_count(count)} {'call' if count == 1 else 'calls'} not in here, {said}")
     state = trace.metadata.get("state")
     if state == RECOVERED:
         lines.append("recovered: the recorder did not finish; this is what it had written, and it may end early")
@@ -34,3 +35,12 @@ def loss_lines(trace: Trace) -> list[str]:
     if reason in _STOPPED:
         lines.append(f"stopped: {_STOPPED[reason]}")
     return lines + [f"damaged: {problem}" for problem in trace.problems]
+
+
+def _why_dropped(trace: Trace) -> str:
+    """Under `--on-full block` a thread waits for room: calls are dropped only once the recording has stopped."""
+    stopped = trace.metadata.get("end", {}).get("reason") in STOPPED
+    waits = trace.metadata.get("on_full") == "block"
+    if stopped:
+        return "the recording had stopped" + ("" if waits else ", or the buffers were full")
+    return "the buffers were full"

@@ -85,9 +85,12 @@ def write_text(
 def write_json(
     output: Output, trace: Trace, profile: Profile, names: Names, rows: list[ProfileRow], *, lines: bool
 ) -> None:
-    """One JSON object: the lines, and how many calls are not in them."""
+    """One JSON object: the lines, how many calls are not in them, how the recording ended, and what is damaged."""
+    trace.check_tables()
     content: dict[str, Any] = {_PLURALS[profile.by]: [_record(profile, names, row, lines) for row in rows]}
-    content |= {name: trace.counters[name] for name in ("missed", "dropped")}
+    content |= trace.counters
+    content |= {"end": trace.metadata.get("end", {}).get("reason"), "state": trace.metadata.get("state")}
+    content["problems"] = trace.problems
     output.line(json.dumps(content, indent=1, ensure_ascii=False))
 
 
@@ -105,7 +108,7 @@ def write_csv(output: Output, profile: Profile, names: Names, rows: list[Profile
 def write_remarks(trace: Trace, *, counters: bool) -> None:
     """What JSON and CSV have no place for, on stderr; with ``counters`` also the numbers of lost calls."""
     for line in loss_lines(trace):
-        if counters or not line.startswith(("missed:", "dropped:", "filtered:")):
+        if counters or not line.startswith(tuple(f"{name}:" for name in trace.counters)):
             sys.stderr.write(f"shadowgraph: {line}\n")
 
 
