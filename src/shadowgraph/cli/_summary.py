@@ -18,20 +18,25 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
     """What was traced, what was not and why, and where it is."""
     from shadowgraph.image import SENTENCES
     from shadowgraph.trace.spool_writer import STOPPED
+    from shadowgraph.view.units import count_of
 
     losses = {name: manifest.get(name, 0) for name in ("missed", "dropped", "filtered")}
     lost = ", ".join(f"{count:,} {name}" for name, count in losses.items() if count)
-    calls = _counted(manifest["calls"], "call") + (f" ({lost})" if lost else "")
-    where = f"{_counted(manifest['threads'], 'thread')} of {_counted(manifest['processes'], 'process')}"
-    lines = [f"{calls} of {_counted(result.hooked, 'function')} in {where}"]
+    calls = count_of(manifest["calls"], "call") + (f" ({lost})" if lost else "")
+    functions = count_of(manifest["called"], "function")
+    if manifest["called"] != result.hooked:
+        functions += f" ({result.hooked:,} hooked)"
+    where = f"{count_of(manifest['threads'], 'thread')} of {count_of(manifest['processes'], 'process')}"
+    lines = [f"{calls} of {functions} in {where}"]
     if result.hooked and not manifest["calls"] and not lost:
         library = f" (-m {shlex.quote(result.largest_library)})" if result.largest_library else ""
         lines.append(f"none of them was called: what ran may be a library{library}; --all traces every module")
     refused = sum(result.refused.values())
     if refused:
         most = max(result.refused, key=lambda reason: result.refused[reason])
-        why = "because" if len(result.refused) == 1 else "most of them because"
-        lines.append(f"{_counted(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
+        share = "all" if result.refused[most] == refused else f"{result.refused[most]:,} of them"
+        why = "because" if refused == 1 else f"{share} for this reason:"
+        lines.append(f"{count_of(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
     if os.WIFSIGNALED(result.status):
         lines.append(f"the program was ended by {_signal_name(os.WTERMSIG(result.status))}")
     if result.stood_still:
@@ -39,7 +44,7 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
         lines.append(f"the process stood still for {total:.1f} ms in all, at most {longest:.1f} ms at a time")
     lines += result.notes[:5]
     if len(result.notes) > 5:
-        lines.append(f"… and {len(result.notes) - 5:,} more remarks")
+        lines.append(f"… and {count_of(len(result.notes) - 5, 'more remark')}")
     if result.stopped:
         why = STOPPED.get(result.stopped, f"the recording stopped: {result.stopped}")
         behind = "; its calls from then on count as dropped" if losses["dropped"] else ""
@@ -48,11 +53,6 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
         lines.append("recording was stopped before the program's end; the program runs on")
     lines.append(f"trace in {folder} (shadowgraph report {shlex.quote(str(folder))})")
     return lines
-
-
-def _counted(number: int, noun: str) -> str:
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def _signal_name(number: int) -> str:

@@ -124,6 +124,8 @@ def _write_json(output: Output, module: str, listed: list[_Function], shown: lis
 
 
 def _write_text(output: Output, module: str, listed: list[_Function], shown: list[_Function]) -> None:
+    from shadowgraph.view.units import count_of
+
     digits = max((len(f"{function.address:x}") for function in shown), default=1) + 2
     wide = max((len(str(function.size)) for function in shown), default=1)
     wide = max(wide, len("SIZE"))
@@ -134,7 +136,7 @@ def _write_text(output: Output, module: str, listed: list[_Function], shown: lis
     total, hookable = len(listed), sum(not function.reason for function in listed)
     share = f" ({_percent(hookable, total)} %)" if total else ""
     output.line()
-    output.line(output.bold(f"{module}: {total:,} functions, {hookable:,} can be hooked{share}"))
+    output.line(output.bold(f"{module}: {count_of(total, 'function')}, {hookable:,} can be hooked{share}"))
     counts = Counter(function.reason for function in listed if function.reason)
     for reason, count in counts.most_common():
         output.line(f"{count:7,}  cannot: {reason}")

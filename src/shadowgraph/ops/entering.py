@@ -67,14 +67,22 @@ class Choice:
 
 @dataclass
 class EnteredProcess:
-    """A process with the agent in it. ``refused`` counts what was wanted and could not be hooked, by reason."""
+    """A process with the agent in it. ``refused`` counts what was wanted and could not be hooked, by reason.
+
+    ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs.
+    """
 
     pid: int
     agent: Agent
     program: str
-    hooked: int = 0
+    traced: set[int] = field(default_factory=set)
     hooks: list[Hooks] = field(default_factory=list)
     refused: dict[Reason, int] = field(default_factory=dict)
+
+    @property
+    def hooked(self) -> int:
+        """How many functions are hooked for tracing."""
+        return len(self.traced)
 
 
 @dataclass
@@ -338,7 +346,7 @@ def count_hooks(hooks: Hooks, request: Request, process: EnteredProcess) -> None
     for reason in hooks.refused.values():
         process.refused[reason] = process.refused.get(reason, 0) + 1
     traced = ((request.flags & layout.FLAG_SILENT) == 0) & ~np.isin(request.rows, list(hooks.refused))
-    process.hooked += int(traced.sum())
+    process.traced.update(request.ids[traced].tolist())
     process.hooks.append(hooks)
 
 

@@ -73,7 +73,8 @@ class Recording:
         self.images: list[EnteredImage] = []
         self.notes: list[str] = []
         self.refused: dict[Reason, int] = {}
-        self.hooked = 0
+        self.traced: set[int] = set()
+        self._programs: set[str] = set()
         self.captured = 0
         self._execs: dict[int, int] = {}
         self._gone: dict[int, int] = {}  # wait status by pid, of those that we have waited for
@@ -166,7 +167,7 @@ class Recording:
         return Result(
             self._status or 0,
             runs_on,
-            self.hooked,
+            len(self.traced),
             self.refused,
             self.notes,
             stopped,
@@ -221,9 +222,11 @@ class Recording:
         shortest = self.settings.minimal_ticks
         drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, new_process, shortest)
         self.images.append(EnteredImage(process, drain))
-        self.hooked += process.hooked
-        for reason, count in process.refused.items():
-            self.refused[reason] = self.refused.get(reason, 0) + count
+        self.traced |= process.traced
+        if process.program not in self._programs:  # the same functions are refused each time
+            self._programs.add(process.program)
+            for reason, count in process.refused.items():
+                self.refused[reason] = self.refused.get(reason, 0) + count
         self.captured += self.ids.append_new(self.spool)
 
     def _new_process(self, pid: int, parent: int, command: str, start: int) -> int:
@@ -353,9 +356,8 @@ class Recording:
         ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
         ptrace.stop(tid)
         try:
-            before = image.process.hooked
             hook_modules(tid, image.process, self.selection, self.capture, self.known_modules, self.ids)
-            self.hooked += image.process.hooked - before
+            self.traced |= image.process.traced
             self.captured += self.ids.append_new(self.spool)
         finally:
             ptrace.detach(tid)

@@ -13,6 +13,8 @@ __all__ = ["Result"]
 class Result:
     """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``).
 
+    ``hooked`` is how many functions were hooked for tracing, each counted once, in however many processes it was.
+
     ``stood_still`` has, for a process that was attached to, for how many seconds it was stopped each time.
     ``largest_library`` is where the program's code may be if none of what was hooked has been called.
     """

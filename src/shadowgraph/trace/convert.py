@@ -118,6 +118,7 @@ class _Conversion:
             "threads": len(rows["thread"]),
             "processes": len(processes["process"]),
             "functions": len(functions["function"]),
+            "called": int(np.count_nonzero(functions["calls"])),
             "missed": sum(rows["missed"]) + sum(processes["missed"]),
             "dropped": sum(rows["dropped"]) + dropped_by_others(spool),
             "filtered": sum(rows["filtered"]),

@@ -14,7 +14,7 @@ from shadowgraph.view.loss import loss_lines
 from shadowgraph.view.names import Names
 from shadowgraph.view.table import cut
 from shadowgraph.view.terminal import Output
-from shadowgraph.view.units import format_count, format_share, format_time
+from shadowgraph.view.units import count_of, format_count, format_share, format_time
 
 __all__ = ["write_function", "write_tree"]
 
@@ -130,7 +130,7 @@ def _write_end(output: Output, trace: Trace, drawings: list[_Drawing]) -> None:
     """What is not in the drawings."""
     hidden = sum(drawing.hidden for drawing in drawings)
     if hidden:
-        output.line(f"(left out: {format_count(hidden)} branches that took less time; --min 0 shows all)")
+        output.line(f"(left out: {count_of(hidden, 'branch')} that took less time; --min 0 shows all)")
     if any(drawing.too_deep for drawing in drawings):
         output.line("(deeper levels are left out; --depth N shows N levels)")
     for line in loss_lines(trace):

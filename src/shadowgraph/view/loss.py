@@ -5,7 +5,7 @@ from __future__ import annotations
 from shadowgraph.trace.folder import RECORDING, RECOVERED
 from shadowgraph.trace.reader import Trace
 from shadowgraph.trace.spool_writer import STOPPED
-from shadowgraph.view.units import format_count
+from shadowgraph.view.units import count_of
 
 __all__ = ["loss_lines"]
 
@@ -25,7 +25,7 @@ def loss_lines(trace: Trace) -> list[str]:
         count = trace.counters[name]
         if count:
             said = meaning.format(why=_why_dropped(trace))
-            lines.append(f"{name}: {format_count(count)} {'call' if count == 1 else 'calls'} not in here, {said}")
+            lines.append(f"{name}: {count_of(count, 'call')} not in here, {said}")
     state = trace.metadata.get("state")
     if state == RECOVERED:
         lines.append("recovered: the recorder did not finish; this is what it had written, and it may end early")

@@ -15,7 +15,7 @@ from shadowgraph.view.loss import loss_lines
 from shadowgraph.view.names import Names
 from shadowgraph.view.table import Column, lay_out
 from shadowgraph.view.terminal import Output
-from shadowgraph.view.units import format_count, format_time
+from shadowgraph.view.units import count_of, format_count, format_time
 
 __all__ = ["SORT_KEYS", "sort_rows", "write_csv", "write_json", "write_remarks", "write_text"]
 
@@ -75,7 +75,7 @@ def write_text(
     for line in lines:
         output.line(line)
     if hidden:
-        output.line(f"... and {format_count(hidden)} more {_PLURALS[profile.by]} (--limit 0 shows all)")
+        output.line(f"... and {count_of(hidden, f'more {profile.by}')} (--limit 0 shows all)")
     if dropped:
         output.line(f"(this terminal has no room for: {', '.join(dropped)})")
     for line in loss_lines(trace):

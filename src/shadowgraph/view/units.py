@@ -6,7 +6,7 @@ import re
 
 from shadowgraph.errors import UsageError
 
-__all__ = ["format_count", "format_share", "format_time", "parse_time", "parse_time_range"]
+__all__ = ["count_of", "format_count", "format_share", "format_time", "parse_time", "parse_time_range"]
 
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
 _FACTORS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
@@ -24,6 +24,12 @@ def format_time(nanoseconds: float) -> str:
 def format_count(count: int) -> str:
     """A number with its thousands apart."""
     return f"{count:,}"
+
+
+def count_of(count: int, noun: str) -> str:
+    """A number of things, in words: 1 call, 2 calls, 3 processes, 4 branches."""
+    plural = noun + ("es" if noun.endswith(("s", "ch")) else "s")
+    return f"{format_count(count)} {noun if count == 1 else plural}"
 
 
 def format_share(part: float, whole: float) -> str:
