@@ -3,7 +3,8 @@
     python bench/start_up.py [--runs 15]
 
 The package is installed as users install it (a wheel, its modules compiled beforehand) into a folder of its own, and
-the commands are measured in turns: the least time each takes, by the clock and of the processor (all processes).
+the commands are measured in turns: the least time each takes, by the clock and of the processor (all processes). It has
+a cache of its own, which knows each program from a recording before; one line is without.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Installed:
             raise SystemExit(f"the package could not be installed: {done.stderr.strip()}")
         self.environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         self.environment["PYTHONPATH"] = str(folder)
+        self.environment["XDG_CACHE_HOME"] = str(folder / "cache")
+        self.environment.pop("SHADOWGRAPH_NO_CACHE", None)
 
     def record(self, trace: Path, program: Sequence[str]) -> list[str]:
         """The command that records a program."""
@@ -108,6 +111,10 @@ def main() -> None:
         say_start("record true, against true", times, {"added_s": 0.25})
         times = compare(installed, [str(thousand)], trace, options.runs)
         say_start("a program with 1,000 functions", times, {"added_s": 0.25})
+        installed.environment["SHADOWGRAPH_NO_CACHE"] = "1"
+        times = compare(installed, [str(thousand)], trace, options.runs)
+        say_start("the same, without the cache", times, None)
+        del installed.environment["SHADOWGRAPH_NO_CACHE"]
         large = next((words for words in LARGE if shutil.which(words[0])), None)
         if large is None:
             say_missing("a large program", f"none of {', '.join(words[0] for words in LARGE)} is installed")

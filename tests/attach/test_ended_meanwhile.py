@@ -37,7 +37,7 @@ main()
 
 
 @pytest.mark.parametrize("moment", ["before", "behind"])
-@pytest.mark.parametrize("step", ["recording.prepare", "attaching.find_agent", "attaching.load", "attaching.start"])
+@pytest.mark.parametrize("step", ["attaching.prepare", "attaching.find_agent", "attaching.load", "attaching.start"])
 def test_a_process_that_ends_while_it_is_attached_to_is_said_to_have_ended(step: str, moment: str) -> None:
     folder = scratch_folder() / "ended_meanwhile.sgt"
     options = ["record", "-q", "-o", str(folder), "--pid"]

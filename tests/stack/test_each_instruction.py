@@ -12,7 +12,7 @@ from iced_x86 import Decoder
 
 from shadowgraph.agent.inject import Settings
 from shadowgraph.agent.zones import SITE_STRIDE, Zone
-from shadowgraph.ops import entering, known_modules
+from shadowgraph.ops import entering
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 from shadowgraph.patch import plan_module
 from tests.support.build import PROGRAMS, build
@@ -117,7 +117,8 @@ def test_the_trace_is_right_at_each_instruction(selection: Selection, settings: 
 def test_calls_from_thunks_that_the_loader_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planner may have calls made by thunks; their return addresses then lie there, and stand for the original."""
     monkeypatch.setattr(entering, "hook", ObjectHooks(tmp_path).hook)
-    monkeypatch.setattr(known_modules, "plan_module", partial(plan_module, real_calls=True))
+    monkeypatch.setattr("shadowgraph.patch.plan.plan_module", partial(plan_module, real_calls=True))
+    monkeypatch.setenv("SHADOWGRAPH_NO_CACHE", "1")
     with Stopped(build(PROGRAMS / "stack_paths.c", "now", ("-DREAL_CALLS",)), selection=ALL) as stopped:
         walked = walk(stopped, every_tail=True)
         assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])

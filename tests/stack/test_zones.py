@@ -15,7 +15,7 @@ import pytest
 from shadowgraph.agent.inject import AGENT_PATH
 from shadowgraph.agent.zones import SITE_RETURN, SITE_STRIDE, ZONES, Standing, Zone, ZoneTable
 from shadowgraph.image import Reason, open_image, read_functions
-from shadowgraph.image.vetting import AGENT_SONAME
+from shadowgraph.image.names import AGENT_SONAME
 from shadowgraph.ops.selection import Selection
 from shadowgraph.patch import TRAMPOLINE_SIZE, PatchKind, trampoline_code
 from shadowgraph.stack import shadow

@@ -46,7 +46,13 @@ def program(name: str, variant: str = "o1", *flags: str) -> str:
 
 def usual_environment() -> dict[str, str]:
     """What a run is given if nothing else is said: little, and the recorder can be imported."""
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(SOURCE),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LANG": "C.UTF-8",
+        "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],
+    }
 
 
 def recorder(*options: str, trace: Path | None = None) -> list[str]:

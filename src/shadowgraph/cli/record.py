@@ -221,12 +221,11 @@ class _Record:
 
     def _largest_size(self, folder: Path) -> int:
         """--max-size, or what cannot fill a disk by surprise."""
-        import shutil
-
         chosen: int | None = self.options["max_size"]
         if chosen is not None:
             return chosen
-        return min(_USUAL_SIZE, max(shutil.disk_usage(folder).free // 10, 64 << 20))
+        disk = os.statvfs(folder)
+        return min(_USUAL_SIZE, max(disk.f_bavail * disk.f_frsize // 10, 64 << 20))
 
     def _finish(self, finisher: Finisher, folder: Path, result: Result) -> None:
         """Write the tables and say how it went. If that fails, the program has ended as it would have, and so do we."""

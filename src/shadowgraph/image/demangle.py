@@ -11,9 +11,6 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from shadowgraph.image.rust_legacy import demangle_rust_legacy
-from shadowgraph.image.rust_v0 import demangle_rust_v0
-
 __all__ = ["demangle", "demangle_one"]
 
 # The C++ runtimes' demanglers take stack in proportion to the name: a megabyte of it in a damaged file would be fatal.
@@ -32,9 +29,13 @@ def demangle(names: list[str]) -> list[str]:
 def demangle_one(name: str) -> str:
     """The readable form of one name."""
     if name.startswith("_R"):
+        from shadowgraph.image.rust_v0 import demangle_rust_v0
+
         return demangle_rust_v0(name) or name
     if not name.startswith("_Z") or len(name) > LONGEST_NAME:
         return name
+    from shadowgraph.image.rust_legacy import demangle_rust_legacy
+
     return demangle_rust_legacy(name) or _cxx_demangler()(name) or name
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.image import elf
-from shadowgraph.image.debugfiles import DEBUG_ROOTS, find_debug_file, open_debug_data
+from shadowgraph.image.debugfiles import DEBUG_ROOTS
 from shadowgraph.image.functions import Aliases, FunctionTable, Part, Source
 from shadowgraph.image.image import Image
 from shadowgraph.image.names import cold_parent, displayed, ends_like_cold_part, name_by_address
 from shadowgraph.image.padding import is_padding
 from shadowgraph.image.reasons import Reason
+from shadowgraph.image.symbol_tables import SymbolTables, find_symbol_tables
 from shadowgraph.image.symbols import (
     SHN_UNDEF,
     STB_LOCAL,
@@ -22,8 +22,6 @@ from shadowgraph.image.symbols import (
     STT_GNU_IFUNC,
     STT_NOTYPE,
     SymbolTable,
-    dynamic_symbols,
-    section_symbols,
 )
 from shadowgraph.image.unwind import UnwindTable, read_unwind_table
 from shadowgraph.image.vetting import judge_starts, refuse_by_code, refuse_by_name, refuse_by_place
@@ -44,11 +42,11 @@ def read_functions(
     """
     if unwind is None:
         unwind = read_unwind_table(image)
-    tables, sources = _symbol_tables(image, debug_roots)
-    symbols = _function_symbols(image, tables, sources, unwind)
+    tables = find_symbol_tables(image, debug_roots)
+    symbols = _function_symbols(image, tables, unwind)
     parts: list[Part] = []
     symbols = _without_parts(symbols, tables, unwind, parts)
-    return _fold(image, symbols=symbols, tables=tables, sources=sources, unwind=unwind, parts=parts)
+    return _fold(image, symbols=symbols, tables=tables, unwind=unwind, parts=parts)
 
 
 @dataclass(slots=True)
@@ -65,21 +63,7 @@ class _Symbols:
         return _Symbols(self.start[rows], self.size[rows], self.table[rows], self.symbol[rows], self.is_ifunc[rows])
 
 
-def _symbol_tables(image: Image, debug_roots: Sequence[str]) -> tuple[list[SymbolTable], list[Source]]:
-    found: list[tuple[SymbolTable | None, Source]] = []
-    own = section_symbols(image.elf, elf.SHT_SYMTAB)
-    found.append((own, Source.SYMTAB))
-    if own is None:
-        inner = open_debug_data(image)
-        found.append((section_symbols(inner, elf.SHT_SYMTAB) if inner else None, Source.DEBUGDATA))
-        outer = find_debug_file(image, debug_roots)
-        found.append((section_symbols(outer, elf.SHT_SYMTAB) if outer else None, Source.DEBUGFILE))
-    found.append((dynamic_symbols(image), Source.DYNSYM))
-    pairs = [(table, source) for table, source in found if table is not None]
-    return [table for table, _ in pairs], [source for _, source in pairs]
-
-
-def _function_symbols(image: Image, tables: list[SymbolTable], sources: list[Source], unwind: UnwindTable) -> _Symbols:
+def _function_symbols(image: Image, tables: SymbolTables, unwind: UnwindTable) -> _Symbols:
     columns: list[_Symbols] = []
     for number, table in enumerate(tables):
         kind, rows = table.kind, table.rows
@@ -101,7 +85,7 @@ def _function_symbols(image: Image, tables: list[SymbolTable], sources: list[Sou
         np.concatenate([column.symbol for column in columns]),
         np.concatenate([column.is_ifunc for column in columns]),
     )
-    if len(tables) > 1 and sources[-1] == Source.DYNSYM:
+    if len(tables) > 1 and tables.sources[-1] == Source.DYNSYM:
         joined = _without_repeats(joined, len(tables) - 1)
     return joined
 
@@ -153,7 +137,7 @@ def _among(values: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) ->
     return found
 
 
-def _without_parts(symbols: _Symbols, tables: list[SymbolTable], unwind: UnwindTable, parts: list[Part]) -> _Symbols:
+def _without_parts(symbols: _Symbols, tables: SymbolTables, unwind: UnwindTable, parts: list[Part]) -> _Symbols:
     """Take out the symbols of cold parts and append them to ``parts``."""
     is_part = np.zeros(len(symbols.start), np.bool_)
     for number, table in enumerate(tables):
@@ -175,8 +159,7 @@ def _fold(
     image: Image,
     *,
     symbols: _Symbols,
-    tables: list[SymbolTable],
-    sources: list[Source],
+    tables: SymbolTables,
     unwind: UnwindTable,
     parts: list[Part],
 ) -> FunctionTable:
@@ -192,7 +175,9 @@ def _fold(
     counts = np.concatenate([np.diff(np.append(first, len(symbols.start))), np.zeros(len(lonely), np.int64)])[order]
     aliases = Aliases(tables, np.concatenate([[0], np.cumsum(counts)]), symbols.table, symbols.symbol)
     named_source = (
-        np.array(sources, np.uint8)[np.minimum.reduceat(symbols.table, first)] if len(first) else np.zeros(0, np.uint8)
+        np.array(tables.sources, np.uint8)[np.minimum.reduceat(symbols.table, first)]
+        if len(first)
+        else np.zeros(0, np.uint8)
     )
     named_ifunc = np.logical_or.reduceat(symbols.is_ifunc, first) if len(first) else np.zeros(0, np.bool_)
     all_start = everything[order]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -12,19 +12,10 @@ import numpy.typing as npt
 
 from shadowgraph.image.names import Standing, displayed, name_by_address, preference
 from shadowgraph.image.reasons import Reason
-from shadowgraph.image.symbols import STB_LOCAL, STB_WEAK, STT_GNU_IFUNC, SymbolTable
+from shadowgraph.image.symbol_tables import Source, SymbolTables
+from shadowgraph.image.symbols import STB_LOCAL, STB_WEAK, STT_GNU_IFUNC
 
-__all__ = ["FunctionTable", "Part", "Source"]
-
-
-class Source(IntEnum):
-    """Where a function is known from; the first that knows it."""
-
-    SYMTAB = 0
-    DEBUGDATA = 1
-    DEBUGFILE = 2
-    DYNSYM = 3
-    UNWIND = 4
+__all__ = ["Aliases", "FunctionTable", "Part", "Source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +51,7 @@ class FunctionTable:
         has_unwind: npt.NDArray[np.bool_],
         refused: npt.NDArray[np.uint8],
         aliases: Aliases,
-        parts: list[Part],
+        parts: Sequence[Part],
     ) -> None:
         self.start = start
         self.size = size
@@ -141,7 +132,7 @@ class Aliases:
 
     def __init__(
         self,
-        tables: list[SymbolTable],
+        tables: SymbolTables,
         bounds: npt.NDArray[np.int64],
         table: npt.NDArray[np.uint8],
         symbol: npt.NDArray[np.int64],

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shadowgraph.image.elf import Bytes
 
 __all__ = [
+    "AGENT_SONAME",
     "COLD_SUFFIX",
     "Standing",
     "cold_parent",
@@ -19,6 +20,8 @@ __all__ = [
     "name_by_address",
     "preference",
 ]
+
+AGENT_SONAME = "shadowgraph-agent.so"
 
 # gcc: f.cold, f.cold.12 (before gcc 9), f.isra.0.cold; clang's function splitting: f.cold; propeller: f.__part.3.
 COLD_SUFFIX = re.compile(r"\.(?:cold(?:\.\d+)?|__part\.\d+)$")

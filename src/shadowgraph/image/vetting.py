@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shadowgraph.image.functions import Aliases, FunctionTable
 from shadowgraph.image.image import Image
 from shadowgraph.image.imports import lookup_dynamic
-from shadowgraph.image.names import cold_parent
+from shadowgraph.image.names import AGENT_SONAME, cold_parent
 from shadowgraph.image.reasons import Reason
 from shadowgraph.image.return_address import find_return_address_reads
 from shadowgraph.image.runtimes import V8_RESOLVER, managed_rows, rows_called_by_runtime
@@ -18,9 +18,7 @@ from shadowgraph.image.special import special_symbols
 from shadowgraph.image.symbols import SHN_UNDEF
 from shadowgraph.image.unwind import UnwindTable
 
-__all__ = ["AGENT_SONAME", "judge_starts", "refuse_by_code", "refuse_by_name", "refuse_by_place"]
-
-AGENT_SONAME = "shadowgraph-agent.so"
+__all__ = ["judge_starts", "refuse_by_code", "refuse_by_name", "refuse_by_place"]
 
 # With these, every function of the program hands its own return address to a hook, for the record only.
 _INSTRUMENTATION = (b"__cyg_profile_func_enter", b"__tsan_func_entry")

@@ -131,7 +131,8 @@ class Attachment:
         placed = []
         for choice, request in self.requests:
             bias = choice.known.bias(choice.module)
-            place = lay_out(self.pid, mappings, choice.module, bias, choice.known.plan(request.rows), request, zones)
+            plan = choice.known.plan(request.rows).for_rows(request.rows)
+            place = lay_out(self.pid, mappings, choice.module, bias, plan, request, zones)
             mappings = sorted([*mappings, *place.mappings], key=lambda mapping: mapping.start)
             placed.append(place)
         return placed

@@ -313,7 +313,8 @@ def hook_choice(
     request = request_hooks(choice, capture, ids, process.refused)
     if request is not None:
         bias = choice.known.bias(choice.module)
-        hooks = hook(thread, choice.module, bias, choice.known.plan(request.rows), request, agent)
+        plan = choice.known.plan(request.rows).for_rows(request.rows)
+        hooks = hook(thread, choice.module, bias, plan, request, agent)
         count_hooks(hooks, request, process)
 
 

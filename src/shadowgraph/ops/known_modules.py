@@ -17,11 +17,13 @@ from shadowgraph.image import (
     Reason,
     demangle,
     open_image,
-    read_functions,
     read_imports,
 )
+from shadowgraph.image.stored_functions import function_columns, functions_from
+from shadowgraph.ops.module_cache import Identity, ModuleCache, identify
 from shadowgraph.ops.selection import without_parameters
-from shadowgraph.patch import ModulePlan, plan_module
+from shadowgraph.patch import ModulePlan
+from shadowgraph.patch.stored_plan import plan_columns, plan_from
 from shadowgraph.target.memory import PAGE
 from shadowgraph.target.modules import Module
 
@@ -33,8 +35,10 @@ __all__ = ["KnownModule", "KnownModules"]
 
 _NEED_TRUE_RETURN = (Reason.RETURNS_TWICE, Reason.SWITCHES_STACKS, Reason.LOOKS_AT_RETURN_ADDRESS)
 
-# With more than this part of its functions wanted, a module is planned as a whole.
+# With more than this part of its functions wanted, a module is planned as a whole. So is one of which more is wanted
+# than before, and one whose plan will be kept, if it is not so large that this would take long.
 _MOST = 0.3
+_MANY = 20_000
 
 
 @dataclass
@@ -46,6 +50,7 @@ class KnownModule:
 
     opened: str
     path: str
+    cache: ModuleCache = field(default_factory=ModuleCache)
     _plan: ModulePlan | None = None
     refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
@@ -57,10 +62,25 @@ class KnownModule:
     @cached_property
     def functions(self) -> FunctionTable:
         """All its functions. Those of ``special`` are not refused in the table, so that they are planned."""
-        functions = read_functions(self.image)
+        functions = self._functions()
         self.refusals = functions.refused.copy()
-        functions.refused[np.isin(self.refusals, _NEED_TRUE_RETURN)] = Reason.NONE
+        functions.refused = np.where(np.isin(self.refusals, _NEED_TRUE_RETURN), np.uint8(Reason.NONE), self.refusals)
         return functions
+
+    def _functions(self) -> FunctionTable:
+        known = self.cache.find(self._identity, "functions") if self._identity else None
+        if known is not None:
+            return functions_from(self.image, known)
+        from shadowgraph.image import read_functions
+
+        functions = read_functions(self.image)
+        if self._identity:
+            self.cache.keep(self._identity, "functions", function_columns(functions))
+        return functions
+
+    @cached_property
+    def _identity(self) -> Identity | None:
+        return identify(self.image, self.opened, self.path) if self.cache.usable else None
 
     @cached_property
     def special(self) -> npt.NDArray[np.bool_]:
@@ -85,16 +105,25 @@ class KnownModule:
 
     def plan(self, rows: npt.NDArray[np.int64]) -> ModulePlan:
         """What can be hooked of these rows. The plan has a row for every function; others may be planned as well."""
-        if self._plan is None or not self._planned[rows].all():
-            self._planned[rows] = True
-            if self._planned.mean() > _MOST:
-                self._planned[:] = True
-            self._plan = plan_module(self.image, self.functions, np.flatnonzero(self._planned), self._plan)
+        if self._plan is None:
+            known = self.cache.find(self._identity, "plan") if self._identity else None
+            if known is not None and len(known["reason"]) == len(self.functions):
+                self._plan = plan_from(self.image.path, known)
+                return self._plan
+        if self._plan is None or (self._plan.reason[rows] == Reason.NOT_CHOSEN).any():
+            self._plan = self._planned(rows)
         return self._plan
 
-    @cached_property
-    def _planned(self) -> npt.NDArray[np.bool_]:
-        return np.zeros(len(self.functions), np.bool_)
+    def _planned(self, rows: npt.NDArray[np.int64]) -> ModulePlan:
+        """A plan that knows these rows too. One of the whole module, made at once, is the same whoever asks for it."""
+        from shadowgraph.patch import plan_module
+
+        count, previous = len(self.functions), self._plan
+        whole = len(rows) > _MOST * count or (count <= _MANY and (previous is not None or self._identity is not None))
+        plan = plan_module(self.image, self.functions, None if whole else rows, previous)
+        if whole and previous is None and self._identity is not None:
+            self.cache.keep(self._identity, "plan", plan_columns(plan))
+        return plan
 
     @cached_property
     def imports(self) -> list[Import]:
@@ -119,6 +148,7 @@ class KnownModules:
     """Known modules by file identity."""
 
     def __init__(self) -> None:
+        self.cache = ModuleCache()
         self._known: dict[tuple[int, int, int], KnownModule] = {}
 
     def get(self, module: Module) -> KnownModule:
@@ -126,7 +156,7 @@ class KnownModules:
         status = os.stat(module.opened)
         key = (status.st_dev, status.st_ino, status.st_mtime_ns)
         if key not in self._known:
-            self._known[key] = KnownModule(module.opened, module.path)
+            self._known[key] = KnownModule(module.opened, module.path, self.cache)
         return self._known[key]
 
     def all(self) -> list[KnownModule]:

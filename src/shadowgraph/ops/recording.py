@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,15 +15,12 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.image import Reason
-from shadowgraph.ops.attaching import prepare
-from shadowgraph.ops.borrowing import Judge
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import EnteredProcess, enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.leaving import Leaving
 from shadowgraph.ops.processes import alone_with, end_told, runs
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
 from shadowgraph.ops.result import Result
@@ -34,6 +31,9 @@ from shadowgraph.target.exits import ExitWatch
 from shadowgraph.target.vet import vet_process
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
+
+if TYPE_CHECKING:
+    from shadowgraph.ops.borrowing import Judge
 
 __all__ = ["Recording"]
 
@@ -124,6 +124,8 @@ class Recording:
             return self._record(pid, started)
 
     def _attach(self, pid: int, judge: Judge) -> None:
+        from shadowgraph.ops.attaching import prepare
+
         self._main_pid, self._attached = pid, True
         self.spool.append("clock", clock_pair(self.tick_base))
         with end_told(pid):
@@ -161,6 +163,7 @@ class Recording:
             self._pulse.set()
             beat.join()
             self._exits.close()
+        self.known_modules.cache.write()
         assert self._status is not None or self.stop
         runs_on = self._status is None
         stopped = self.spool.stopped
@@ -417,6 +420,8 @@ class Recording:
             except (ShadowgraphError, OSError):
                 continue  # it has ended
         for image in self.images:
+            from shadowgraph.ops.leaving import Leaving
+
             left = Leaving(image.sharing, image.drain.freeze)
             left.run()
             self._stood_still += left.stood_still

@@ -7,7 +7,7 @@ import os
 from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
 from shadowgraph.errors import UsageError
 from shadowgraph.image import SENTENCES, Reason
-from shadowgraph.image.vetting import AGENT_SONAME
+from shadowgraph.image.names import AGENT_SONAME
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.selection import Selection, nearest_names

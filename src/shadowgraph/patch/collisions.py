@@ -16,7 +16,7 @@ from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.jumps import JumpKind, Jumps
 from shadowgraph.patch.loops import whole_loop
 from shadowgraph.patch.owners import NOBODY
-from shadowgraph.patch.relocate import JUMP_SIZE
+from shadowgraph.patch.sizes import JUMP_SIZE
 from shadowgraph.patch.text import Marks, Places
 
 __all__ = ["resolve_collisions"]

@@ -11,21 +11,20 @@ import numpy.typing as npt
 from shadowgraph.image.reasons import Reason
 from shadowgraph.patch.jumps import Jumps, confirmed, find_jumps, no_jumps
 from shadowgraph.patch.owners import NOBODY, Owners
+from shadowgraph.patch.recipe import Recipe
 from shadowgraph.patch.recipes import RecipeBook
 from shadowgraph.patch.references import References
-from shadowgraph.patch.relocate import Recipe
+from shadowgraph.patch.sizes import FIELD_SIZE
 from shadowgraph.patch.text import Marks, Places, Text
 
 if TYPE_CHECKING:
     from shadowgraph.image.functions import FunctionTable
     from shadowgraph.image.image import Image
 
-__all__ = ["ENDBR64", "FIELD_SIZE", "Draft", "Rows"]
+__all__ = ["ENDBR64", "Draft", "Rows"]
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
-# A jump with 32 bits ends with so many bytes of displacement.
-FIELD_SIZE = 4
 ENDBR64 = b"\xf3\x0f\x1e\xfa"
 
 
@@ -61,7 +60,7 @@ class FormerPlan(Protocol):
         """As in the plan."""
 
     @property
-    def recipes(self) -> list[Recipe]:
+    def recipes(self) -> Sequence[Recipe]:
         """As in the plan."""
 
 

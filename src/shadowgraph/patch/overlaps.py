@@ -23,11 +23,11 @@ from shadowgraph.image.reasons import Reason
 from shadowgraph.patch.decode import decode_steps
 from shadowgraph.patch.draft import Draft
 from shadowgraph.patch.flags import PlanFlag
-from shadowgraph.patch.relocate import BRANCHES, IN_PLACE_CALL, JUMP_SIZE, CallForm
+from shadowgraph.patch.recipe import IN_PLACE_CALL, CallForm
+from shadowgraph.patch.relocate import BRANCHES
+from shadowgraph.patch.sizes import JUMP_SIZE
 
-__all__ = ["find_overlaps", "shared_call"]
-
-_JMP = b"\xe9"
+__all__ = ["find_overlaps"]
 
 
 def find_overlaps(draft: Draft) -> None:
@@ -44,9 +44,3 @@ def find_overlaps(draft: Draft) -> None:
         recipe = draft.book.of(steps, draft.entry(row), end - len(IN_PLACE_CALL))
         if not isinstance(recipe, Reason) and draft.book.recipes[recipe].call == CallForm.IN_PLACE:
             draft.overlap[row] = recipe
-
-
-def shared_call(displacement: int, before: int) -> bytes:
-    """The call in the last four bytes of an overwritten run that begins with a jump, so many bytes behind its start."""
-    shared = (_JMP + displacement.to_bytes(4, "little", signed=True))[before:]
-    return shared + IN_PLACE_CALL[len(shared) :]

@@ -8,12 +8,11 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from shadowgraph.patch.draft import FIELD_SIZE
-from shadowgraph.patch.overlaps import shared_call
+from shadowgraph.patch.module_plan import ModulePlan
 from shadowgraph.patch.owners import NOBODY
-from shadowgraph.patch.plan import ModulePlan
-from shadowgraph.patch.relocate import IN_PLACE_CALL, JUMP_SIZE
-from shadowgraph.patch.short_jumps import SHORT_JUMP_SIZE
+from shadowgraph.patch.recipe import IN_PLACE_CALL
+from shadowgraph.patch.sizes import FIELD_SIZE, JUMP_SIZE, SHORT_JUMP_SIZE
+from shadowgraph.patch.trampolines import shared_call
 
 __all__ = ["PatchKind", "Patches", "fits", "little_endian", "make_patches"]
 

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from shadowgraph.image.reasons import Reason
 from shadowgraph.patch.decode import LONGEST_INSTRUCTION, Step, decode_steps
-from shadowgraph.patch.relocate import JUMP_SIZE, Recipe, relocate
+from shadowgraph.patch.recipe import Recipe
+from shadowgraph.patch.relocate import relocate
+from shadowgraph.patch.sizes import JUMP_SIZE
 
 __all__ = ["LONGEST_WINDOW", "RecipeBook"]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from shadowgraph.image.reasons import Reason
-from shadowgraph.patch.draft import FIELD_SIZE, Draft
+from shadowgraph.patch.draft import Draft
 from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.jumps import JumpKind, Jumps
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.recipes import LONGEST_WINDOW
-from shadowgraph.patch.relocate import JUMP_SIZE
+from shadowgraph.patch.sizes import FIELD_SIZE, JUMP_SIZE
 
 __all__ = ["Redirect", "redirect_jumps"]
 

@@ -26,11 +26,11 @@ from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.jumps import JumpKind, Jumps
 from shadowgraph.patch.owners import NOBODY
 from shadowgraph.patch.padding import padding_size
-from shadowgraph.patch.relocate import JUMP_SIZE, CallForm
+from shadowgraph.patch.recipe import CallForm
+from shadowgraph.patch.sizes import JUMP_SIZE, SHORT_JUMP_SIZE
 
-__all__ = ["SHORT_JUMP_SIZE", "use_short_jumps"]
+__all__ = ["use_short_jumps"]
 
-SHORT_JUMP_SIZE = 2
 _LEAST, _MOST = -128, 127
 _LENT = 2 * JUMP_SIZE
 _MOST_LENDERS = 8

@@ -70,9 +70,7 @@ def lay_out(base: int, code_size: int, functions: int, unwind_size: int = 0) -> 
     return ObjectLayout(base, thunk_base, dynamic_base, unwind_base, size)
 
 
-def build_thunk_object(
-    block: ThunkBlock, rows: ThunkRows, thunk_base: int, names: Sequence[str], name: str
-) -> bytes:
+def build_thunk_object(block: ThunkBlock, rows: ThunkRows, thunk_base: int, names: Sequence[str], name: str) -> bytes:
     """The file. ``thunk_base`` is where ``block`` was encoded for, as :func:`lay_out` has it.
 
     ``names`` are those of the m functions, for symbols ``f@thunk`` (none: no symbols); ``name`` is the object's own.

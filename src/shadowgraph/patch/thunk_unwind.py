@@ -9,6 +9,7 @@ instructions lie in the body and what the function's own FDE says up to there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +19,8 @@ from shadowgraph.image import cfi
 from shadowgraph.image.frame_entries import Fde
 from shadowgraph.image.unwind import UnwindTable
 from shadowgraph.image.unwind_rows import Rule, RuleKind, UnwindRow, row_at
-from shadowgraph.patch.plan import ModulePlan
-from shadowgraph.patch.relocate import Recipe
+from shadowgraph.patch.module_plan import ModulePlan
+from shadowgraph.patch.recipe import Recipe
 from shadowgraph.patch.thunks import HEAD_SIZE
 
 __all__ = ["DATA_ALIGNMENT", "ENTRY_INSTRUCTIONS", "ThunkRows", "thunk_rows"]
@@ -75,7 +76,7 @@ def thunk_rows(plan: ModulePlan, unwind: UnwindTable, chosen: _Ints) -> ThunkRow
 class _Shapes:
     """What matters of a recipe here: where its instructions lie in the body and which ones they stand for."""
 
-    def __init__(self, recipes: list[Recipe]) -> None:
+    def __init__(self, recipes: Sequence[Recipe]) -> None:
         numbers: dict[tuple[tuple[int, int, int], ...], int] = {}
         shapes = [tuple((row.body, row.original, row.pushed) for row in recipe.rows) for recipe in recipes]
         self.shape = np.array([numbers.setdefault(shape, len(numbers)) for shape in shapes], np.int64)

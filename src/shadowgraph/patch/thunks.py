@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.patch.module_plan import ModulePlan
 from shadowgraph.patch.patches import fits, little_endian, make_patches
-from shadowgraph.patch.plan import ModulePlan
-from shadowgraph.patch.relocate import FixupKind, Recipe
+from shadowgraph.patch.recipe import FixupKind, Recipe
 
 __all__ = ["HEAD_OFFSETS", "HEAD_SIZE", "HEAD_START", "PC_ROW", "RECORD", "ThunkBlock", "encode_thunks", "thunk_space"]
 
@@ -136,8 +136,8 @@ def encode_thunks(
     """Thunks for rows ``indexes`` of the plan, for a module loaded at ``load_bias`` (0 for a program at fixed
     addresses).
 
-    ``table`` is where the function records lie, ``function_ids`` which of them each row has; ``flags`` go into them (one
-    number for each row, or for all). The records let every call pass: who wants the calls is to be filled in.
+    ``table`` is where the function records lie, ``function_ids`` which of them each row has; ``flags`` go into them
+    (one number for each row, or for all). The records let every call pass: who wants the calls is to be filled in.
     ``thunk_base`` must be a multiple of 16. ValueError for rows that are not hookable.
     """
     if thunk_base % _ALIGNMENT:
@@ -157,6 +157,8 @@ def encode_thunks(
     good = columns.fill_in(code, recipes, body - thunk_base, body, patch)
     patches = make_patches(plan, chosen, load_bias, thunk, _copies(plan, chosen, body), good)
 
+    reached = np.zeros(count, np.bool_)
+    reached[patches.owner] = True
     records = np.zeros(count, RECORD)
     records["enter"] = records["body"] = thunk + _ON
     records["id"] = ids
@@ -176,7 +178,7 @@ def encode_thunks(
         original=patches.original,
         replacement=patches.replacement,
         pc_map=columns.pc_map(recipes, thunk, body, patch),
-        out_of_reach=np.setdiff1d(np.arange(count), patches.owner),
+        out_of_reach=np.flatnonzero(~reached),
     )
 
 
@@ -216,7 +218,7 @@ def _write_heads(code: npt.NDArray[np.uint8], place: _Ints, record: _Ints) -> No
 class _RecipeColumns:
     """All recipes as flat arrays, so that many functions are encoded without a loop over them."""
 
-    def __init__(self, recipes: list[Recipe]) -> None:
+    def __init__(self, recipes: Sequence[Recipe]) -> None:
         self.body_size = np.array([len(recipe.body) for recipe in recipes], np.int64)
         self.body_start = np.cumsum(self.body_size) - self.body_size
         self.bodies = np.frombuffer(b"".join(recipe.body for recipe in recipes), np.uint8)

@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.patch.flags import PlanFlag
-from shadowgraph.patch.plan import ModulePlan
-from shadowgraph.patch.relocate import IN_PLACE_CALL, JUMP_SIZE
+from shadowgraph.patch.module_plan import ModulePlan
+from shadowgraph.patch.recipe import IN_PLACE_CALL
+from shadowgraph.patch.sizes import JUMP_SIZE
 
-__all__ = ["TRAMPOLINE_SIZE", "FreePlaces", "share_bytes", "trampoline_code"]
+__all__ = ["TRAMPOLINE_SIZE", "FreePlaces", "share_bytes", "shared_call", "trampoline_code"]
 
 TRAMPOLINE_SIZE = 14
+_JMP = b"\xe9"
 _JMP_NEXT_QUAD = b"\xff\x25\0\0\0\0"
 _LOWEST = 0x10000  # vm.mmap_min_addr
 _PAGE = 4096
@@ -28,6 +30,12 @@ _TRIES = 16
 def trampoline_code(thunk: int) -> bytes:
     """The bytes of a trampoline."""
     return _JMP_NEXT_QUAD + thunk.to_bytes(8, "little")
+
+
+def shared_call(displacement: int, before: int) -> bytes:
+    """The call in the last four bytes of an overwritten run that begins with a jump, so many bytes behind its start."""
+    shared = (_JMP + displacement.to_bytes(4, "little", signed=True))[before:]
+    return shared + IN_PLACE_CALL[len(shared) :]
 
 
 def share_bytes(

@@ -9,7 +9,7 @@ from shadowgraph.patch.draft import Draft, Rows
 from shadowgraph.patch.flags import PlanFlag
 from shadowgraph.patch.padding import padding_size
 from shadowgraph.patch.recipes import LONGEST_WINDOW
-from shadowgraph.patch.relocate import JUMP_SIZE
+from shadowgraph.patch.sizes import JUMP_SIZE
 
 __all__ = ["read_windows"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,7 +74,7 @@ def create_folder(path: Path | str, metadata: dict[str, Any], *, force: bool = F
         write_manifest(folder, metadata | {"state": RECORDING})
     except OSError as error:
         if made:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
         raise UsageError(
             f"{folder}: the trace folder cannot be created: {_said(error)}; choose another place with -o"
         ) from None
@@ -104,7 +103,7 @@ class OldTrace:
     def remove(self) -> None:
         """The new trace has begun."""
         if self._aside is not None:
-            shutil.rmtree(self._aside, ignore_errors=True)
+            _remove(self._aside)
             self._aside = None
 
     def bring_back(self) -> None:
@@ -140,12 +139,19 @@ class NewTrace:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not self._kept:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _remove(self.folder)
             self._bring_back()
 
     def _bring_back(self) -> None:
         if self._old is not None:
             self._old.bring_back()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a trace that nobody needs, as far as that can be done."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _said(error: OSError) -> str:
@@ -156,6 +162,8 @@ def _said(error: OSError) -> str:
 def _make_way(folder: Path, force: bool) -> None:
     """Remove a trace that is to be replaced."""
     _refuse_others(folder, force)
+    import shutil
+
     try:
         shutil.rmtree(folder)
     except OSError as error:
