@@ -6,11 +6,10 @@
 
 #define ADD_TO(cell, value) __asm__ volatile("addq %1, %0" : "+m"(*(cell)) : "er"((uint64_t)(value)) : "cc")
 
-/* Slot 0 is the recorder's as the controller that started the agent has asked for it. */
+/* Nobody yet; numbers of functions and cells begin with 1. */
 void sg_users_start(void)
 {
     sg_registry->epoch = 1;
-    sg_registry->armed = sg_registry->live = sg_registry->at_exit = 1;
     sg_registry->next_function = sg_registry->next_cell = 1;
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from shadowgraph.agent import hooks
-from shadowgraph.agent.entries import record_everything
+from shadowgraph.agent.entries import set_recorder
 from shadowgraph.agent.inject import Agent
 from shadowgraph.image import lookup_dynamic, open_image, read_functions, read_unwind_table
 from shadowgraph.patch import ModulePlan, encode_thunks, thunk_space
@@ -44,7 +44,7 @@ class ObjectHooks:
             plan, request.rows, bias, place.thunk_base, agent.zones["functions"], request.ids, request.flags
         )
         block.records["variant"] = request.variants
-        record_everything(block.records, agent.zones)
+        set_recorder(block.records, agent.zones)
         image = open_image(module.opened)
         functions = read_functions(image)
         names = [functions.name(row) for row in block.chosen.tolist()]

@@ -11,6 +11,7 @@
  *     chunks_at       │ struct sg_chunk[]        │ whose is which piece of the table of open calls
  *     open_at         │ struct sg_open[]         │ SG_BLOCK_FRAMES open calls for each chunk
  *     functions_at    │ struct sg_function[]     │ what is hooked, by number: thunks point here
+ *     addresses_at    │ uint64_t[]               │ where each of them is in the process
  *     registry_at     │ struct sg_registry       │ who uses what is hooked (users.h)
  *     losses_at       │ struct sg_losses[][64]   │ what each thread has lost of each user's
  *     pages_at        │ struct sg_page[]         │ whose is which page of cells
@@ -37,7 +38,7 @@ struct sg_arena {
     uint64_t magic;
     uint64_t size;
     uint64_t threads_at, segments_at, events_at, chunks_at, open_at, functions_at, data_at; /* offsets from the start */
-    uint64_t registry_at, losses_at, pages_at, cells_at, pool_at;
+    uint64_t addresses_at, registry_at, losses_at, pages_at, cells_at, pool_at;
     uint32_t threads, segments, events, chunks;                                            /* how many */
     uint32_t segment_size;
     uint32_t policy;

@@ -33,10 +33,12 @@ class _TimeSpec(ctypes.Structure):
 class Arena:
     """One arena, mapped. ``inode`` tells it from others in /proc/PID/maps.
 
-    ``header`` is its struct sg_arena; the tables are structured arrays over the shared memory.
+    ``header`` is its struct sg_arena; the tables are structured arrays over the shared memory. ``file`` stays open: who
+    joins later finds the arena by it.
     """
 
     def __init__(self, file: int) -> None:
+        self.file = file
         status = os.fstat(file)
         self.inode = status.st_ino
         try:
@@ -62,10 +64,26 @@ class Arena:
         start = int(header["functions_at"])
         size = layout.FUNCTIONS * layout.function_dtype.itemsize
         self.functions = data[start : start + size].view(layout.function_dtype)
+        start = int(header["addresses_at"])
+        self.addresses = data[start : start + layout.FUNCTIONS * 8].view(np.uint64)
+        start = int(header["registry_at"])
+        self.registry = data[start : start + layout.registry_dtype.itemsize].view(layout.registry_dtype)[0]
+        start, size = int(header["losses_at"]), len(self.threads) * layout.USERS * layout.losses_dtype.itemsize
+        self.losses = data[start : start + size].view(layout.losses_dtype).reshape(-1, layout.USERS)
+        start = int(header["pages_at"])
+        self.pages = data[start : start + layout.PAGES * layout.page_dtype.itemsize].view(layout.page_dtype)
+        start = int(header["cells_at"])
+        self.cells = data[start : start + layout.PAGES * layout.PAGE_CELLS * 8].view(np.uint64)
+        self.cells = self.cells.reshape(layout.PAGES, layout.PAGE_CELLS)
+        start = int(header["pool_at"])
+        self.pool = data[start : start + layout.POOL_SIZE]
         self.segment_size = int(header["segment_size"])
         start = int(header["data_at"])
         self.data = data[start : start + self.segment_size * len(self.segments)].reshape(-1, self.segment_size)
         self._base = int(data.ctypes.data)
+
+    def __del__(self) -> None:
+        os.close(self.file)
 
     def beat(self) -> None:
         """Tell waiting threads that we live."""

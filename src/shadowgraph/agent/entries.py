@@ -9,28 +9,38 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 
-__all__ = ["record_everything", "set_entries"]
+__all__ = ["RECORDER_SLOT", "set_entries", "set_recorder"]
+
+# The slot of the recorder that the plain paths of the agent serve (native/agent/paths.S).
+RECORDER_SLOT = 0
 
 # What only the path with a frame on the C stack deals with.
 _HOOKS = layout.FLAG_EXEC | layout.FLAG_LOADED | layout.FLAG_CLONE | layout.FLAG_EXIT
-_RECORDER = np.uint64(1)
+_RECORDER = np.uint64(1 << RECORDER_SLOT)
 
 
-def record_everything(records: npt.NDArray[np.void], zones: Mapping[str, int]) -> None:
-    """Make the recorder in slot 0 the user of all functions that are not hooked for the agent's own needs alone."""
+def set_recorder(records: npt.NDArray[np.void], zones: Mapping[str, int]) -> None:
+    """Make the recorder the user of all functions that are not hooked for the agent's own needs alone."""
     traced = records["flags"] & layout.FLAG_SILENT == 0
     records["users"] = np.where(traced, _RECORDER, np.uint64(0))[:, None]
     records["callers"] = np.where(traced & (records["flags"] & layout.FLAG_CALLER != 0), _RECORDER, np.uint64(0))
-    set_entries(records, zones)
+    set_entries(records, zones, armed=1, counters=0)
 
 
-def set_entries(records: npt.NDArray[np.void], zones: Mapping[str, int]) -> None:
-    """Lead each thunk to the entry path that its flags and users ask for; functions without users pass."""
-    flags, users = records["flags"], records["users"][:, 0]
+def set_entries(records: npt.NDArray[np.void], zones: Mapping[str, int], *, armed: int, counters: int) -> None:
+    """Lead each thunk to the entry path that its flags and its armed users ask for; functions without any pass.
+
+    ``counters`` are the users that share one counter for each function.
+    """
+    flags = records["flags"]
+    users = (records["users"][:, 0] | records["users"][:, 1]) & np.uint64(armed)
+    differ = records["users"][:, 0] != records["users"][:, 1]
     enter = np.where(users == 0, records["body"], np.uint64(zones["enter_general"]))
-    plain = (users == _RECORDER) & (flags & layout.FLAG_VALUES == 0)
+    plain = (users == _RECORDER) & (flags & layout.FLAG_VALUES == 0) & ~differ
     enter[plain] = zones["enter"]
-    enter[plain & (records["callers"] == _RECORDER)] = zones["enter_from_caller"]
+    enter[plain & (records["callers"] & _RECORDER != 0)] = zones["enter_from_caller"]
+    counted = (users != 0) & (users & ~np.uint64(counters) == 0) & (records["callers"] & users == 0) & ~differ
+    enter[counted] = zones["enter_count"]
     enter[flags & layout.FLAG_TRUE_RETURN != 0] = zones["enter_for_true_return"]
     enter[flags & _HOOKS != 0] = zones["enter_general"]
     records["enter"] = enter

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
-from shadowgraph.agent.entries import record_everything
+from shadowgraph.agent.entries import set_entries, set_recorder
 from shadowgraph.agent.exchange import Exchange
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.kept import keep, tables_of
@@ -40,7 +40,7 @@ _PRIVATE_ANONYMOUS_FIXED = _PRIVATE_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 class Request:
     """Rows of a plan to hook, with the id, flags and variant that go into each one's function record.
 
-    ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
+    ``recorded``: they get the recorder for a user at once; else they have none until somebody registers. ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
     """
 
     rows: npt.NDArray[np.int64]
@@ -48,6 +48,7 @@ class Request:
     flags: npt.NDArray[np.int64]
     variants: npt.NDArray[np.int64]
     values: dict[int, bytes] = field(default_factory=dict)
+    recorded: bool = True
 
     def without(self, left_out: npt.NDArray[np.bool_]) -> Request:
         """The request less those rows that a mask says."""
@@ -56,7 +57,7 @@ class Request:
         kept = np.flatnonzero(~left_out)
         number = {index: number for number, index in enumerate(kept.tolist())}
         values = {number[index]: value for index, value in self.values.items() if index in number}
-        return Request(self.rows[kept], self.ids[kept], self.flags[kept], self.variants[kept], values)
+        return Request(self.rows[kept], self.ids[kept], self.flags[kept], self.variants[kept], values, self.recorded)
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,12 @@ class Placed:
 
     def fill_records(self, arena: Arena) -> None:
         """Write the function records, before anything leads to them."""
-        records = self.hooks.thunks.records
-        arena.functions[records["id"]] = records
+        thunks = self.hooks.thunks
+        numbers = thunks.records["id"]
+        arena.functions[numbers] = thunks.records
+        arena.addresses[numbers] = self.plan.patch_address[thunks.chosen] + np.uint64(self.bias)
+        if len(numbers):
+            arena.registry["next_function"] = max(int(arena.registry["next_function"]), int(numbers.max()) + 1)
 
 
 def lay_out(
@@ -186,7 +191,10 @@ def lay_out(
     for number, index in enumerate(request.values):
         thunks.records["flags"][index] |= layout.FLAG_VALUES | layout.FLAG_VECTORS
         thunks.records["values"][index] = values_at + number * layout.values_dtype.itemsize
-    record_everything(thunks.records, zones)
+    if request.recorded:
+        set_recorder(thunks.records, zones)
+    else:
+        set_entries(thunks.records, zones, armed=0, counters=0)
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
     hooks = Hooks(module, thunks, base, zones["functions"], refused)
     patches, moves = tables_of(thunks)

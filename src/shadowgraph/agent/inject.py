@@ -125,12 +125,8 @@ def start(
         )
     own = os.open(f"/proc/{memory.pid}/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
     thread.system_call(_SYS_CLOSE, file)
-    try:
-        arena = Arena(own)
-    finally:
-        os.close(own)
     zones = read_zones(memory, module)
-    return Agent(module, arena, zones["enter"], zones)
+    return Agent(module, Arena(own), zones["enter"], zones)
 
 
 def find_agent(pid: int) -> Module | None:

@@ -18,6 +18,7 @@ from shadowgraph.image import Reason, lookup_dynamic
 from shadowgraph.image.runtimes import V8_RESOLVER
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
+from shadowgraph.ops.recorder_slot import take_recorder_slot
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
 from shadowgraph.target.limits import lifted
@@ -114,6 +115,7 @@ def enter(
         with lifted(tid), RemoteThread(tid, memory) as thread:
             chosen = choose(memory, thread.call, selection, known_modules, follow=follow)
             agent = inject(thread, complete(settings, chosen, known_modules, selection), *chosen.caller)
+            take_recorder_slot(agent, selection)
             tell_runtimes(memory, chosen.modules, known_modules, agent)
             process = EnteredProcess(tid, agent, chosen.executable.path)
             for choice in chosen.choices.values():

@@ -58,6 +58,13 @@ class Selection:
         """Whether only what a rule includes is traced: so it is if the first rule includes."""
         return bool(self.rules) and self.rules[0].include and not self.everything
 
+    @property
+    def text(self) -> str:
+        """The choice in a few words."""
+        if self.everything and not self.rules:
+            return "everything"
+        return " ".join(("" if rule.include else "not ") + rule.text for rule in self.rules) or "the executable"
+
     def names_modules(self) -> bool:
         """Whether functions of modules that are loaded later may be wanted."""
         return self.everything or any(rule.include and rule.module is not None for rule in self.rules)

@@ -1,0 +1,234 @@
+"""The registry of users in an arena: who is on which functions, changed by one controller at a time.
+
+See native/include/shadowgraph/users.h for what the agent reads of it, and in which order. Words that threads of the target
+read while they are changed are written by single aligned stores. A controller that dies in the middle leaves no harm: who is
+on a function is told by the functions' masks and the armed slots together, and the next controller sweeps what it left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.entries import set_entries
+from shadowgraph.errors import StartError
+
+__all__ = ["Registry", "UserRow", "process_start"]
+
+_ALL = (1 << 64) - 1
+_Numbers = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class UserRow:
+    """What is registered of a user: fields of struct sg_user, and when it takes part."""
+
+    kind: int
+    name: str
+    filter: str = ""
+    at_entry: bool = False
+    at_exit: bool = False
+    shares_counter: bool = False
+    fields: Mapping[str, int] = field(default_factory=dict)
+
+
+def process_start(pid: int) -> int:
+    """When a process was started, in clock ticks since boot; 0 if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+class Registry:
+    """The registry of one arena. ``zones`` has the entry paths of its agent."""
+
+    def __init__(self, arena: Arena, zones: Mapping[str, int]) -> None:
+        self.arena = arena
+        self.zones = zones
+        self._row = arena.registry
+        self._users = arena.registry["users"]
+
+    # --- one controller at a time ---
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only one who changes it; first, what dead controllers have left is swept."""
+        fcntl.flock(self.arena.file, fcntl.LOCK_EX)
+        try:
+            self._sweep()
+            yield
+        finally:
+            fcntl.flock(self.arena.file, fcntl.LOCK_UN)
+
+    def _sweep(self) -> None:
+        for slot in self.slots():
+            row = self._users[slot]
+            pid = int(row["controller_pid"])
+            if process_start(pid) != int(row["controller_start"]):
+                self._remove(slot)
+
+    # --- who is there ---
+
+    def slots(self) -> list[int]:
+        """The slots in use, in the order in which their users registered."""
+        used = set(np.flatnonzero(self._users["kind"] != layout.USER_FREE).tolist())
+        order = [slot for slot in self._row["order"].tolist() if slot in used]
+        return [*dict.fromkeys(order), *sorted(used - set(order))]
+
+    def user(self, slot: int) -> np.void:
+        """The row (struct sg_user) of a slot."""
+        row: np.void = self._users[slot]
+        return row
+
+    def is_armed(self, slot: int) -> bool:
+        """Whether calls go to the user of a slot."""
+        return bool(int(self._row["armed"]) >> slot & 1)
+
+    def has_fault(self, slot: int) -> bool:
+        """Whether the handler of a slot's user has died of a signal."""
+        return bool(int(self._row["faulted"]) >> slot & 1)
+
+    def functions_of(self, slot: int) -> npt.NDArray[np.int64]:
+        """The numbers of the functions that the user of a slot is on."""
+        masks = self._functions["users"][:, int(self._row["side"]) & 1]
+        found: npt.NDArray[np.int64] = np.flatnonzero(masks >> np.uint64(slot) & np.uint64(1))
+        return found
+
+    def known(self) -> dict[int, int]:
+        """The number of each function that is hooked, by its address."""
+        addresses = self.arena.addresses[: int(self._row["next_function"])]
+        numbers = np.flatnonzero(addresses)
+        return dict(zip(addresses[numbers].tolist(), numbers.tolist(), strict=True))
+
+    @property
+    def _functions(self) -> npt.NDArray[np.void]:
+        return self.arena.functions[: int(self._row["next_function"])]
+
+    # --- functions ---
+
+    def number_functions(self, count: int) -> npt.NDArray[np.int64]:
+        """Numbers for so many functions that are about to be hooked."""
+        first = int(self._row["next_function"])
+        if first + count > layout.FUNCTIONS:
+            raise StartError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer")
+        self._row["next_function"] = first + count
+        return np.arange(first, first + count)
+
+    def give_cells(self, numbers: _Numbers) -> None:
+        """Give a cell number to each of these functions that has none."""
+        functions = self.arena.functions
+        without = numbers[functions["cell"][numbers] == 0]
+        first = int(self._row["next_cell"])
+        if first + len(without) > layout.COUNTER_CELLS:
+            raise StartError(f"more functions than can be measured at once ({layout.COUNTER_CELLS - 1:,}); choose fewer")
+        functions["cell"][without] = np.arange(first, first + len(without))
+        self._row["next_cell"] = first + len(without)
+
+    # --- users ---
+
+    def add(self, user: UserRow, numbers: _Numbers, callers: _Numbers | None = None, *, slot: int | None = None) -> int:
+        """Register a user on functions that are hooked, and arm it; returns its slot. Called with the lock held.
+
+        ``callers`` are those of the functions of which it wants only calls from the executable.
+        """
+        slot = self._free_slot() if slot is None else slot
+        bit = np.uint64(1 << slot)
+        self._row["epoch"] = int(self._row["epoch"]) + 1
+        self._row["epochs"][slot] = self._row["epoch"]
+        self._write_user(slot, user)
+        self._append_order(slot)
+        self._set_bit("faulted", slot, False)
+        self._set_bit("at_entry", slot, user.at_entry)
+        self._set_bit("at_exit", slot, user.at_exit)
+        self._set_bit("counters", slot, user.shares_counter)
+        self._set_bit("live", slot, True)
+        functions = self.arena.functions
+        functions["users"][numbers] |= bit
+        if callers is not None and len(callers):
+            functions["callers"][callers] |= bit
+        self._set_bit("armed", slot, True)
+        self._lead(numbers)
+        return slot
+
+    def arm(self, slot: int, *, on: bool) -> None:
+        """Pause or resume a user, without a change of code. Called with the lock held."""
+        self._set_bit("armed", slot, on)
+        self._lead(self.functions_of(slot))
+
+    def remove(self, slot: int) -> None:
+        """Take a user off: from now on no entry and no exit reaches it. Called with the lock held."""
+        self._remove(slot)
+
+    def replace_functions(self, slot: int, numbers: _Numbers, callers: _Numbers | None = None) -> None:
+        """Exchange the functions of a user, for all of them at one moment. Called with the lock held."""
+        functions, bit = self.arena.functions, np.uint64(1 << slot)
+        former = self.functions_of(slot)
+        both = np.union1d(former, numbers)
+        now = int(self._row["side"]) & 1
+        functions["users"][both, 1 - now] = functions["users"][both, now] & ~bit
+        functions["users"][numbers, 1 - now] |= bit
+        functions["callers"][both] &= ~bit
+        if callers is not None and len(callers):
+            functions["callers"][callers] |= bit
+        self._lead(both)  # to a path that looks at the masks, where the two differ
+        self._row["side"] = 1 - now
+        functions["users"][both, now] = functions["users"][both, 1 - now]
+        self._lead(both)
+
+    def _remove(self, slot: int) -> None:
+        self._set_bit("armed", slot, False)
+        numbers = self.functions_of(slot)
+        keep = ~np.uint64(1 << slot)
+        self.arena.functions["users"][numbers] &= keep
+        self.arena.functions["callers"][numbers] &= keep
+        self._lead(numbers)
+        for mask in ("live", "at_entry", "at_exit", "counters"):
+            self._set_bit(mask, slot, False)
+        self._users[slot]["kind"] = layout.USER_FREE
+
+    def _free_slot(self) -> int:
+        """The slot behind all others if there is one: then the order of the slots is that of the registrations."""
+        used = self._users["kind"] != layout.USER_FREE
+        if used.all():
+            raise StartError(f"all {layout.USERS} places for users are taken in this process; end one of them first")
+        behind = int(np.flatnonzero(used).max(initial=0)) + 1  # slot 0 is left to a recorder
+        return behind if behind < layout.USERS else int(np.flatnonzero(~used[1:])[0] + 1) if not used[1:].all() else 0
+
+    def _write_user(self, slot: int, user: UserRow) -> None:
+        row = self._users[slot]
+        for name in row.dtype.names or ():
+            row[name] = b"" if name in ("name", "filter") else 0
+        for name, value in user.fields.items():
+            row[name] = value
+        row["controller_pid"] = os.getpid()
+        row["controller_start"] = process_start(os.getpid())
+        row["name"] = user.name.encode()[:31]
+        row["filter"] = user.filter.encode()[:95]
+        row["kind"] = user.kind
+
+    def _append_order(self, slot: int) -> None:
+        order = self._row["order"]
+        kept = [known for known in self.slots() if known != slot]
+        new = [*kept, slot]
+        self._row["has_order"] = int(new != sorted(new))
+        order[:] = [*new, *[255] * (layout.USERS - len(new))]
+
+    def _set_bit(self, mask: str, slot: int, on: bool) -> None:
+        value = int(self._row[mask])
+        self._row[mask] = value | 1 << slot if on else value & ~(1 << slot) & _ALL
+
+    def _lead(self, numbers: _Numbers) -> None:
+        """Lead the thunks of these functions to the path that serves who is on them now."""
+        records = self.arena.functions[numbers]
+        set_entries(records, self.zones, armed=int(self._row["armed"]), counters=int(self._row["counters"]))
+        self.arena.functions["enter"][numbers] = records["enter"]
