@@ -165,7 +165,7 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
         if (own)
             give_back_slot(own, slot);
     }
-    if (function->flags & (SG_FLAG_SILENT | SG_FLAG_TRUE_RETURN))
+    if (function->flags & SG_FLAG_TRUE_RETURN)
         return 0;
     struct call call = {.slot = slot, .function = function, .registers = registers};
     if (!tail)

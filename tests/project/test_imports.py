@@ -26,12 +26,13 @@ LAYERS: dict[str, set[str]] = {
     "trace": {"errors", "layout"},
     "ops": {"errors", "layout", "image", "patch", "target", "agent", "trace"},
     "stack": {"errors", "layout", "image", "patch", "target", "agent", "ops"},
+    "live": {"errors", "layout", "image", "patch", "target", "agent", "trace", "ops", "stack"},
     "analysis": {"errors", "layout", "trace"},
     "view": {"errors", "image", "trace", "analysis"},
     "export": {"errors", "image", "trace", "analysis"},
     "cli": {
         *("errors", "layout", "image", "patch", "target", "agent"),
-        *("trace", "ops", "stack", "analysis", "view", "export"),
+        *("trace", "ops", "stack", "live", "analysis", "view", "export"),
     },
 }
 

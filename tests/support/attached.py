@@ -12,7 +12,7 @@ from pathlib import Path
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.ops.attaching import prepare
-from shadowgraph.ops.entering import EnteredProcess
+from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave

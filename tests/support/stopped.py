@@ -11,7 +11,8 @@ from types import TracebackType
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import StartError
-from shadowgraph.ops.entering import EnteredProcess, enter
+from shadowgraph.ops.choices import EnteredProcess
+from shadowgraph.ops.entering import enter
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
 from shadowgraph.ops.selection import LibraryCalls, Selection

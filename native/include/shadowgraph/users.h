@@ -37,7 +37,7 @@ struct sg_user {
     uint64_t controller_start; /* the controller's start time: another process may have its pid by now */
     uint64_t entry, exit;    /* handler: addresses in the process, or 0 */
     uint64_t entry_predicate, exit_predicate; /* places in the pool, or 0 */
-    uint64_t first_cell;     /* counter, totals, histogram: where its cells begin */
+    uint64_t first_cell, cell_count; /* counter, totals, histogram: its cells */
     uint64_t ranks;          /* place in the pool: uint32_t[] by the cell of a function; 0 there: none of its functions */
     uint32_t rank_count;
     uint32_t pool_size;      /* bytes of the pool that belong to it, from pool_at */

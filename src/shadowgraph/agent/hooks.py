@@ -40,7 +40,8 @@ _PRIVATE_ANONYMOUS_FIXED = _PRIVATE_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 class Request:
     """Rows of a plan to hook, with the id, flags and variant that go into each one's function record.
 
-    ``recorded``: they get the recorder for a user at once; else they have none until somebody registers. ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls.
+    ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls. ``recorded``:
+    they get the recorder for a user at once; else they have none until somebody registers.
     """
 
     rows: npt.NDArray[np.int64]

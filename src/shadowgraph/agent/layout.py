@@ -181,6 +181,7 @@ user_dtype = np.dtype(
             "entry_predicate",
             "exit_predicate",
             "first_cell",
+            "cell_count",
             "ranks",
             "rank_count",
             "pool_size",
@@ -204,6 +205,7 @@ user_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
             "<u4",
             "<u4",
             "<u8",
@@ -214,8 +216,8 @@ user_dtype = np.dtype(
             "S32",
             "S96",
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 76, 80, 88, 92, 96, 104, 112, 144],
-        "itemsize": 240,
+        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 84, 88, 96, 100, 104, 112, 120, 152],
+        "itemsize": 248,
     }
 )
 
@@ -256,7 +258,7 @@ registry_dtype = np.dtype(
             (user_dtype, (64,)),
         ],
         "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 576, 640, 644, 648, 696],
-        "itemsize": 16056,
+        "itemsize": 16568,
     }
 )
 

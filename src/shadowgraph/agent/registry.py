@@ -1,8 +1,9 @@
 """The registry of users in an arena: who is on which functions, changed by one controller at a time.
 
-See native/include/shadowgraph/users.h for what the agent reads of it, and in which order. Words that threads of the target
-read while they are changed are written by single aligned stores. A controller that dies in the middle leaves no harm: who is
-on a function is told by the functions' masks and the armed slots together, and the next controller sweeps what it left.
+See native/include/shadowgraph/users.h for what the agent reads of it, and in which order. Words that threads of the
+target read while they are changed are written by single aligned stores. A controller that dies in the middle leaves no
+harm: who is on a function is told by the functions' masks and the armed slots together, and the next controller sweeps
+what it left.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ class Registry:
         without = numbers[functions["cell"][numbers] == 0]
         first = int(self._row["next_cell"])
         if first + len(without) > layout.COUNTER_CELLS:
-            raise StartError(f"more functions than can be measured at once ({layout.COUNTER_CELLS - 1:,}); choose fewer")
+            raise StartError(
+                f"more functions than can be measured at once ({layout.COUNTER_CELLS - 1:,}); choose fewer"
+            )
         functions["cell"][without] = np.arange(first, first + len(without))
         self._row["next_cell"] = first + len(without)
 

@@ -12,32 +12,30 @@ three times, each for a moment:
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Placed, Request, lay_out, write_jumps
 from shadowgraph.agent.inject import Agent, Settings, find_agent, is_same_build, load, read_zones, start
 from shadowgraph.agent.kept import Kept, forget, moves_into, read_kept
+from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.image import Reason
 from shadowgraph.ops.borrowing import CALL_SECONDS, Judge, at_safe_place, borrowed, refuse_other_program
+from shadowgraph.ops.choices import Choice, Chosen, EnteredProcess
 from shadowgraph.ops.entering import (
-    Choice,
-    Chosen,
-    EnteredProcess,
     choose,
     complete,
-    count_hooks,
-    request_hooks,
     tell_runtimes,
 )
-from shadowgraph.ops.function_ids import FunctionIds
+from shadowgraph.ops.function_ids import Numbers
+from shadowgraph.ops.joining import live_controllers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave
-from shadowgraph.ops.processes import shares
+from shadowgraph.ops.recorder_slot import take_recorder_slot
+from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.patch import HEAD_OFFSETS, HEAD_START
@@ -58,7 +56,11 @@ _PLACE_TRIES = 5
 
 @dataclass
 class Attachment:
-    """A process that is about to be attached to: what will be hooked is known, and nothing has been touched."""
+    """A process that is about to be attached to: what will be hooked is known, and nothing has been touched.
+
+    ``joined`` is its agent if that is in use by others, who go on. ``recorded``: what is hooked gets the recorder for a
+    user at once, else none.
+    """
 
     pid: int
     memory: Memory
@@ -70,6 +72,8 @@ class Attachment:
     known_modules: KnownModules
     mark: bytes
     stops: list[float] = field(default_factory=list)
+    joined: Agent | None = None
+    recorded: bool = True
     _former: set[tuple[int, int]] = field(default_factory=set)
 
     @property
@@ -81,9 +85,11 @@ class Attachment:
         """Attach. If that fails, the process runs on as if nothing had been."""
         settings = complete(self.settings, self.chosen, self.known_modules, self.selection)
         module = find_agent(self.pid)
-        agent: Agent | None = None
+        agent = self.joined
+        if agent is not None and not self.requests:
+            return EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
         with lifted(self.pid):
-            if module is None or not read_zones(self.memory, module)["arena"]:
+            if module is None or (agent is None and not read_zones(self.memory, module)["arena"]):
                 module, agent = self._bring_in(module, settings, judge)
             try:
                 placed = self._place(agent.zones if agent else read_zones(self.memory, module))
@@ -97,7 +103,7 @@ class Attachment:
     def _undo(self, module: Module) -> None:
         """Leave a process that could not be attached to; the next one who attaches clears away what was mapped."""
         try:
-            if program_mark(self.pid) == self.mark:
+            if self.joined is None and program_mark(self.pid) == self.mark:
                 _clear_leftovers(self.pid, self.memory, module, self.stops)
         except (ShadowgraphError, OSError):
             pass  # it has ended, or cannot be stopped: what was wrong before is what the user needs to know
@@ -204,6 +210,8 @@ class Attachment:
     ) -> EnteredProcess:
         if agent is None:
             agent = self._renew(stop, standing, module, settings, placed)
+        if self.recorded:
+            take_recorder_slot(agent, self.selection)
         tell_runtimes(self.memory, self.chosen.modules, self.known_modules, agent)
         process = EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
         loaded = {(one.path, one.base) for one in read_modules(self.pid)}
@@ -271,18 +279,23 @@ def prepare(
     capture: Capture,
     settings: Settings,
     known_modules: KnownModules,
-    ids: FunctionIds,
+    ids: Numbers,
     *,
     follow: bool,
+    joined: Agent | None = None,
+    recorded: bool = True,
 ) -> Attachment:
-    """Look at a process and plan what is to be hooked in it. StartError if it cannot be attached to."""
+    """Look at a process and plan what is to be hooked in it. StartError if it cannot be attached to.
+
+    ``joined`` is its agent if others use it, and have hooked some of its functions.
+    """
     vet_running(pid)
     memory = _memory(pid)
     stops: list[float] = []
     mark = program_mark(pid)
     try:
         module = find_agent(pid)
-        if module is not None:
+        if module is not None and joined is None:
             _refuse_in_use(pid, memory, module)
             _clear_leftovers(pid, memory, module, stops)
         # Chosen twice: what has to be called in the process is found out first, and called at one stop.
@@ -293,12 +306,15 @@ def prepare(
                 asked = {address: thread.call(address) for address in asked}
         chosen = choose(memory, lambda address: asked.get(address, 0), selection, known_modules, follow=follow)
         refused: dict[Reason, int] = {}
+        known = Registry(joined.arena, joined.zones).known() if joined is not None else None
         requests = [
-            (choice, request)
+            (choice, replace(request, recorded=recorded))
             for choice in chosen.choices.values()
-            if (request := request_hooks(choice, capture, ids, refused)) is not None
+            if (request := request_hooks(choice, capture, ids, refused, known)) is not None
         ]
-        return Attachment(pid, memory, chosen, requests, refused, selection, settings, known_modules, mark, stops)
+        return Attachment(
+            pid, memory, chosen, requests, refused, selection, settings, known_modules, mark, stops, joined, recorded
+        )
     except BaseException:
         memory.close()
         raise
@@ -319,24 +335,10 @@ def _refuse_in_use(pid: int, memory: Memory, module: Module) -> None:
         raise StartError(
             f"process {pid}: the agent of another version of Shadowgraph is in it ({module.path}); restart the process"
         )
-    header = _header(memory, module)
-    if header is None:
-        return
-    controller, inode = header
-    if controller == os.getpid() or (controller and shares(controller, inode)):
-        raise StartError(f"process {pid} is being recorded by process {controller} already; end that first")
-
-
-def _header(memory: Memory, module: Module) -> tuple[int, int] | None:
-    """Who uses the agent of a process, and the inode of its arena."""
-    address = read_zones(memory, module)["arena"]
-    fields = layout.arena_dtype.fields
-    assert fields is not None
-    if not address:
-        return None
-    controller = int.from_bytes(memory.read(address + fields["controller_pid"][1], 4), "little")
-    inode = next((m.inode for m in read_mappings(memory.pid) if m.start <= address < m.end), 0)
-    return controller, inode
+    arena = read_zones(memory, module)["arena"]
+    controllers = live_controllers(memory, arena) if arena else []
+    if controllers:
+        raise StartError(f"process {pid} is being recorded by process {controllers[0]} already; end that first")
 
 
 def _clear_leftovers(pid: int, memory: Memory, module: Module, stops: list[float]) -> None:

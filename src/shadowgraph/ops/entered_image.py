@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
-from shadowgraph.ops.entering import EnteredProcess
 from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
 
 __all__ = ["EnteredImage"]

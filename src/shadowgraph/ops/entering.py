@@ -5,38 +5,33 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.hooks import Hooks, Request, hook, restore
+from shadowgraph.agent.hooks import hook, restore
 from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
 from shadowgraph.image.runtimes import V8_RESOLVER
+from shadowgraph.ops.choices import Choice, Chosen, EnteredProcess
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
 from shadowgraph.ops.recorder_slot import take_recorder_slot
+from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import LibraryCalls, Selection
-from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
+from shadowgraph.ops.values import Capture
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 
 __all__ = [
-    "Choice",
-    "Chosen",
-    "EnteredProcess",
-    "FunctionIds",
     "choose",
     "complete",
-    "count_hooks",
     "enter",
     "hook_modules",
-    "request_hooks",
     "tell_runtimes",
 ]
 
@@ -49,51 +44,6 @@ _EXEC_FUNCTIONS = (
 _CLONE = ("clone", layout.FLAG_CLONE, 0)
 _EXIT_FUNCTIONS = (("_exit", layout.FLAG_EXIT, 0), ("_Exit", layout.FLAG_EXIT, 0))
 _LOADER_NOTE = "_dl_debug_state"
-
-
-@dataclass
-class Choice:
-    """Rows of one module to be hooked, with flags; ``names`` overrides the table's names for some.
-
-    ``refused`` are rows that were wanted for tracing and are hooked for other reasons only.
-    """
-
-    module: Module
-    known: KnownModule
-    flags: dict[int, int] = field(default_factory=dict)
-    variants: dict[int, int] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-    refused: dict[int, Reason] = field(default_factory=dict)
-
-
-@dataclass
-class EnteredProcess:
-    """A process with the agent in it. ``refused`` counts what was wanted and could not be hooked, by reason.
-
-    ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs.
-    """
-
-    pid: int
-    agent: Agent
-    program: str
-    traced: set[int] = field(default_factory=set)
-    hooks: list[Hooks] = field(default_factory=list)
-    refused: dict[Reason, int] = field(default_factory=dict)
-
-    @property
-    def hooked(self) -> int:
-        """How many functions are hooked for tracing."""
-        return len(self.traced)
-
-
-@dataclass
-class Chosen:
-    """What is wanted of a process, by module path, and where the text of its executable is."""
-
-    modules: list[Module]
-    executable: Module
-    caller: tuple[int, int]
-    choices: dict[str, Choice]
 
 
 def enter(
@@ -318,85 +268,6 @@ def hook_choice(
         plan = choice.known.plan(request.rows).for_rows(request.rows)
         hooks = hook(thread, choice.module, bias, plan, request, agent)
         count_hooks(hooks, request, process)
-
-
-def request_hooks(choice: Choice, capture: Capture, ids: FunctionIds, refused: dict[Reason, int]) -> Request | None:
-    """What to hook of one module, with numbers and flags; counts what cannot be. None if nothing is left."""
-    wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
-    plan = choice.known.plan(wanted)
-    possible = plan.hookable[wanted]
-    for refusal in choice.refused.values():
-        refused[refusal] = refused.get(refusal, 0) + 1
-    for row in wanted[~possible].tolist():
-        reason = Reason(int(plan.reason[row]))
-        if not choice.flags[row] & layout.FLAG_SILENT and reason is not Reason.COLD_PART:  # that is no function
-            refused[reason] = refused.get(reason, 0) + 1
-    rows = np.sort(plan.with_lenders(wanted[possible]))
-    if not len(rows):
-        return None
-    for row in set(rows.tolist()) - choice.flags.keys():  # lends the place for another one's jump
-        choice.flags[row] = layout.FLAG_SILENT
-    flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
-    variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
-    if not (flags & layout.FLAG_SILENT).all():
-        ids.traced_modules.add(choice.module.path)
-    numbers = _number(choice, rows, ids)
-    return Request(rows, numbers, flags, variants, _values(choice, rows, numbers, capture, ids) if capture else {})
-
-
-def count_hooks(hooks: Hooks, request: Request, process: EnteredProcess) -> None:
-    """Note what has been hooked of a module, and what the running process has refused."""
-    for reason in hooks.refused.values():
-        process.refused[reason] = process.refused.get(reason, 0) + 1
-    traced = ((request.flags & layout.FLAG_SILENT) == 0) & ~np.isin(request.rows, list(hooks.refused))
-    process.traced.update(request.ids[traced].tolist())
-    process.hooks.append(hooks)
-
-
-def _number(choice: Choice, rows: npt.NDArray[np.int64], ids: FunctionIds) -> npt.NDArray[np.int64]:
-    """The ids of these rows."""
-    table, module = choice.known.functions, choice.module
-    ids.module(module.path, module.name)
-    starts, sizes = table.start[rows].tolist(), table.size[rows].tolist()
-    names = table.preferred_names if len(rows) > len(table) // 4 else None
-    numbers = np.empty(len(rows), np.int64)
-    for index, row in enumerate(rows.tolist()):
-        name = choice.names.get(row) or (names[row] if names is not None else table.name(row))
-        numbers[index] = ids.function(module.path, starts[index], name, sizes[index])
-    return numbers
-
-
-def _values(
-    choice: Choice, rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], capture: Capture, ids: FunctionIds
-) -> dict[int, bytes]:
-    """What to capture of the calls of each row, by its index among the rows."""
-    found: dict[int, bytes] = {}
-    from_source = _debug_signatures(choice, rows) if capture.automatic else {}
-    for index, row in enumerate(rows.tolist()):
-        if choice.flags[row] & layout.FLAG_SILENT:
-            continue
-        names = choice.known.names(row) if capture.rules else []
-        if row in choice.names:
-            names = [choice.names[row], *names]
-        signature = capture.signature(choice.module.name, names) or from_source.get(index)
-        if signature is not None:
-            found[index] = native_values(signature)
-            ids.new_values.append(spool_row(int(numbers[index]), signature))
-    return found
-
-
-def _debug_signatures(choice: Choice, rows: npt.NDArray[np.int64]) -> dict[int, Signature]:
-    """Signatures from debug information, by index among the rows."""
-    from shadowgraph.image.signatures import has_source_signature
-    from shadowgraph.ops.debug_values import from_debug_information
-
-    table, functions = choice.known.signatures, choice.known.functions
-    found = {}
-    for index, source in enumerate(table.find(functions.start[rows])):
-        signature = from_debug_information(source) if source is not None else None
-        if signature is not None and has_source_signature(functions.name(int(rows[index]))):
-            found[index] = signature
-    return found
 
 
 def hook_modules(

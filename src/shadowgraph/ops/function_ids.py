@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from shadowgraph.agent import layout
 from shadowgraph.errors import StartError
 from shadowgraph.trace.spool_writer import SpoolWriter
 
-__all__ = ["FunctionIds"]
+__all__ = ["FunctionIds", "Numbers"]
+
+
+class Numbers(Protocol):
+    """Who gives numbers to functions and modules, and keeps what captured values mean."""
+
+    traced_modules: set[str]
+    new_values: list[dict[str, Any]]
+
+    def module(self, path: str, name: str) -> int:
+        """The number of a module."""
+        ...
+
+    def function(self, path: str, address: int, name: str, size: int) -> int:
+        """The number of a function of a module that has one, by its image address; 1 or more."""
+        ...
 
 
 class FunctionIds:

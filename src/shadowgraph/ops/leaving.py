@@ -25,15 +25,18 @@ _MOST_PASSES = 100
 class Leaving:
     """Leaving all processes of a recording: those that it began with, and those that have forked from them.
 
-    ``sharing`` names them; ``freeze`` is called for each while it stands still without its hooks. Afterwards
-    ``stood_still`` and ``notes`` say how it went.
+    ``others``: some of their functions have other users, who go on. ``sharing`` names the processes; ``freeze`` is
+    called for each while it stands still without its hooks. Afterwards ``stood_still`` and ``notes`` say how it went.
     """
 
-    def __init__(self, sharing: Callable[[], list[int]], freeze: Callable[[int], None]) -> None:
+    def __init__(
+        self, sharing: Callable[[], list[int]], freeze: Callable[[int], None], *, others: bool = False
+    ) -> None:
         self.stood_still: list[float] = []
         self.notes: list[str] = []
         self._sharing = sharing
         self._freeze = freeze
+        self._others = others
 
     def run(self) -> None:
         """Leave them, until there is none that has forked in the meantime from one with hooks."""
@@ -48,7 +51,7 @@ class Leaving:
 
     def _leave(self, pid: int) -> None:
         try:
-            seconds, foreign = leave(pid, lambda: self._freeze(pid))
+            seconds, foreign = leave(pid, lambda: self._freeze(pid), others=self._others)
         except (ShadowgraphError, OSError) as error:
             if runs(pid):
                 self.notes.append(f"process {pid} keeps its hooks, without being recorded: {error}")
@@ -58,8 +61,8 @@ class Leaving:
             self.notes.append(f"process {pid}: {foreign} hooked places have been changed by somebody else, and stay so")
 
 
-def leave(pid: int, while_stopped: Callable[[], None] | None = None) -> tuple[float, int]:
-    """Take all hooks out of a process, whoever has put them in.
+def leave(pid: int, while_stopped: Callable[[], None] | None = None, *, others: bool = False) -> tuple[float, int]:
+    """Take all hooks out of a process, whoever has put them in; not if ``others`` use them.
 
     ``while_stopped`` is called when that is done, before its threads run on. Returns for how long they stood still, in
     seconds, and how many bytes were left alone because somebody else has changed them since.
@@ -76,7 +79,7 @@ def leave(pid: int, while_stopped: Callable[[], None] | None = None) -> tuple[fl
         with StoppedProcess(pid) as stop:
             if program_mark(pid) != mark or find_agent(pid) != module:
                 return 0.0, 0  # it has executed another program
-            blocks = [kept for kept in read_kept(memory, zones["kept"]) if kept.is_in_use]
+            blocks = [] if others else [kept for kept in read_kept(memory, zones["kept"]) if kept.is_in_use]
             standing = Standing(stop, memory, restorers)
             standing.move([kept.moves for kept in blocks])
             foreign = take_out(memory, zones["kept"], blocks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,7 @@ __all__ = [
     "start_time",
 ]
 
+_LOCK_SECONDS = 60.0
 _ARENA = b"memfd:shadowgraph"
 _PF_EXITING = 4  # include/linux/sched.h
 
@@ -33,26 +35,33 @@ def runs(pid: int) -> bool:
 
 @contextmanager
 def alone_with(pid: int) -> Iterator[None]:
-    """Keep others from attaching to a process, from before it is looked at until it has been left.
+    """Keep others from changing a process's hooks. Who comes meanwhile waits; StartError if that takes too long.
 
-    StartError if another one has begun to.
-
-    The lock is on its folder in /proc: it ends with the recorder, however that ends.
+    The lock is on its folder in /proc: it ends with who holds it, however that ends.
     """
     try:
         folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         raise StartError(f"process {pid} has ended") from None
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(folder)
-        raise StartError(f"process {pid} is being recorded by another recorder already; end that first") from None
-    try:
+        _wait_for_lock(folder, pid)
         yield
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)
-        os.close(folder)
+        os.close(folder)  # and with it the lock
+
+
+def _wait_for_lock(folder: int, pid: int) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"process {pid}: another controller has been changing its hooks for {_LOCK_SECONDS:g} seconds"
+                ) from None
+        time.sleep(0.005)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.ops.selection import Selection
 
-__all__ = ["take_recorder_slot"]
+__all__ = ["give_back_recorder_slot", "take_recorder_slot"]
 
 
 def take_recorder_slot(agent: Agent, selection: Selection) -> None:
@@ -19,3 +19,11 @@ def take_recorder_slot(agent: Agent, selection: Selection) -> None:
     row = UserRow(layout.USER_RECORDER, "record", selection.text, at_exit=True)
     with registry.locked():
         registry.add(row, np.zeros(0, np.int64), slot=RECORDER_SLOT)
+
+
+def give_back_recorder_slot(agent: Agent) -> bool:
+    """Take the recorder off. Returns whether others use the functions of this arena, so that the hooks must stay."""
+    registry = Registry(agent.arena, agent.zones)
+    with registry.locked():
+        registry.remove(RECORDER_SLOT)
+        return bool(registry.slots())

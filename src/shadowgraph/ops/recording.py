@@ -15,13 +15,15 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.image import Reason
+from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
-from shadowgraph.ops.entering import EnteredProcess, enter, hook_modules
+from shadowgraph.ops.entering import enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, end_told, runs
+from shadowgraph.ops.recorder_slot import give_back_recorder_slot
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
 from shadowgraph.ops.result import Result
 from shadowgraph.ops.selection import Selection
@@ -119,9 +121,9 @@ class Recording:
         """
         with alone_with(pid):
             self._attach(pid, judge)
-            if seconds is not None:
-                self._until = time.monotonic() + seconds
-            return self._record(pid, started)
+        if seconds is not None:
+            self._until = time.monotonic() + seconds
+        return self._record(pid, started)
 
     def _attach(self, pid: int, judge: Judge) -> None:
         from shadowgraph.ops.attaching import prepare
@@ -422,7 +424,7 @@ class Recording:
         for image in self.images:
             from shadowgraph.ops.leaving import Leaving
 
-            left = Leaving(image.sharing, image.drain.freeze)
+            left = Leaving(image.sharing, image.drain.freeze, others=give_back_recorder_slot(image.process.agent))
             left.run()
             self._stood_still += left.stood_still
             for note in left.notes:

@@ -9,7 +9,7 @@ from typing import Any
 
 from shadowgraph.trace.columns import LIBRARY
 
-__all__ = ["clock_pair", "read_ticks"]
+__all__ = ["clock_pair", "read_ticks", "ticks_per_second"]
 
 
 @cache
@@ -36,3 +36,18 @@ def clock_pair(tick_base: int) -> dict[str, int]:
             best = (after - before, pair)
     assert best is not None
     return best[1]
+
+
+_FIRST: list[tuple[int, int]] = []
+_LEAST_NS = 20_000_000
+
+
+def ticks_per_second() -> float:
+    """The rate of the time stamp counter by CLOCK_MONOTONIC; the first call takes 20 ms, later ones are more exact."""
+    if not _FIRST:
+        _FIRST.append((read_ticks(), time.monotonic_ns()))
+    ticks, nanoseconds = _FIRST[0]
+    left = _LEAST_NS - (time.monotonic_ns() - nanoseconds)
+    if left > 0:
+        time.sleep(left / 1e9)
+    return (read_ticks() - ticks) / (time.monotonic_ns() - nanoseconds) * 1e9

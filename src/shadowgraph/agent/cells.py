@@ -1,0 +1,95 @@
+"""Cells as controllers see them: sums over all threads, and places for new ones.
+
+Their layout is that of native/include/shadowgraph/users.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.arena import Arena
+from shadowgraph.errors import StartError
+
+__all__ = ["Cells"]
+
+_Counts = npt.NDArray[np.uint64]
+
+
+class Cells:
+    """The cells of an arena."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena = arena
+
+    def read(self, first: int, count: int, maxima: slice | None = None) -> _Counts:
+        """uint64[count]: the cells from number ``first`` on, added up over all threads.
+
+        Of those that ``maxima`` says (positions among them) the largest counts.
+        """
+        size = layout.PAGE_CELLS
+        low, high = first // size, (first + count - 1) // size + 1
+        total = np.zeros((high - low) * size, np.uint64)
+        largest = np.zeros_like(total) if maxima is not None else total
+        for page in self._pages(low, high):
+            at = (int(self.arena.pages["number"][page]) - low) * size
+            cells = self.arena.cells[page]
+            total[at : at + size] += cells
+            if maxima is not None:
+                np.maximum(largest[at : at + size], cells, out=largest[at : at + size])
+        found: _Counts = total[first - low * size :][:count]
+        if maxima is not None:
+            found[maxima] = largest[first - low * size :][:count][maxima]
+        return found
+
+    def clear(self, first: int, count: int) -> None:
+        """Set cells to 0 that nobody adds to; they are whole pages."""
+        size = layout.PAGE_CELLS
+        for page in self._pages(first // size, (first + count + size - 1) // size):
+            self.arena.cells[page] = 0
+
+    def _pages(self, low: int, high: int) -> list[int]:
+        pages = self.arena.pages[: int(self.arena.header["page_end"])]
+        known = (pages["state"] == layout.PAGE_USED) | (pages["state"] == layout.PAGE_ORPHAN)
+        found: list[int] = np.flatnonzero(known & (pages["number"] >= low) & (pages["number"] < high)).tolist()
+        return found
+
+    # --- places ---
+
+    def find_cells(self, count: int) -> int:
+        """The number of the first of so many cells (whole pages) that belong to no user."""
+        size = layout.PAGE_CELLS
+        taken = [(0, layout.COUNTER_CELLS)]
+        taken += [(int(user["first_cell"]), int(user["cell_count"])) for user in self._users() if user["first_cell"]]
+        pages = [(first // size, -(-(first + length) // size)) for first, length in taken]
+        page = _first_gap(pages, -(-count // size), layout.PAGE_NUMBERS)
+        if page is None:
+            raise StartError("there is no room to measure so many functions; choose fewer")
+        return page * size
+
+    def find_pool(self, size: int) -> int:
+        """A place in the pool for so many bytes."""
+        taken = [(0, 64)]  # place 0 means none
+        taken += [(int(user["pool_at"]), int(user["pool_at"] + user["pool_size"])) for user in self._users()]
+        at = _first_gap(taken, (size + 63) // 64 * 64, layout.POOL_SIZE, 64)
+        if at is None:
+            raise StartError("there is no room left for what users keep in the process; end some of them first")
+        return at
+
+    def _users(self) -> Iterable[np.void]:
+        users = self.arena.registry["users"]
+        found: Iterable[np.void] = users[users["kind"] != layout.USER_FREE]
+        return found
+
+
+def _first_gap(taken: list[tuple[int, int]], length: int, end: int, step: int = 1) -> int | None:
+    """The start of the first free range of a length, among taken ranges [low, high), below ``end``."""
+    at = 0
+    for low, high in sorted(taken):
+        if low - at >= length:
+            return at
+        at = max(at, -(-high // step) * step)
+    return at if end - at >= length else None

@@ -1,0 +1,78 @@
+"""Counting calls: the cheapest user. Nothing is done at the exit, and there is no time stamp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.registry import Registry, UserRow
+from shadowgraph.live.user import Place, User
+
+__all__ = ["Counter"]
+
+_Counts = npt.NDArray[np.int64]
+
+
+class Counter(User):
+    """Counts the calls of functions.
+
+    All counters of a process share one cell for each function; what each has seen is the difference of two readings.
+    """
+
+    def __init__(self, functions: Sequence[str], *, name: str = "") -> None:
+        super().__init__(functions, name=name)
+        self._before: _Counts = np.zeros(0, np.int64)
+        self._kept: dict[str, int] = {}
+        self._paused_at: _Counts | None = None
+
+    def row(self, registry: Registry, cells: Cells, labels: dict[int, str]) -> UserRow:
+        """Register on the shared cells, and note what is in them."""
+        numbers = np.array(sorted(labels), np.int64)
+        registry.give_cells(numbers)
+        self._before = _read(registry, cells, numbers)
+        return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True)
+
+    def counts(self) -> dict[str, int]:
+        """The calls so far of each function, by ``module!function``."""
+        if self._place is None:
+            return dict(self._kept)
+        return self._counts_at(self._place)
+
+    def pause(self) -> None:
+        """Let calls pass uncounted until :meth:`resume`."""
+        super().pause()
+        if self._paused_at is None:
+            self._paused_at = self._read_now()
+
+    def resume(self) -> None:
+        """Go on counting."""
+        if self._paused_at is not None:
+            self._before = self._before + self._read_now() - self._paused_at
+            self._paused_at = None
+        super().resume()
+
+    def keep(self, place: Place) -> None:
+        """Keep the last counts."""
+        self._kept = self._counts_at(place)
+
+    def _read_now(self) -> _Counts:
+        place = self._registered_place()
+        return _read(place.registry, place.cells, place.numbers)
+
+    def _counts_at(self, place: Place) -> dict[str, int]:
+        now = self._paused_at if self._paused_at is not None else _read(place.registry, place.cells, place.numbers)
+        calls = (now - self._before).tolist()
+        return {place.labels[number]: count for number, count in zip(place.numbers.tolist(), calls, strict=True)}
+
+
+def _read(registry: Registry, cells: Cells, numbers: npt.NDArray[np.int64]) -> _Counts:
+    at = registry.arena.functions["cell"][numbers].astype(np.int64)
+    if not len(at):
+        return np.zeros(0, np.int64)
+    first = int(at.min())
+    found: _Counts = cells.read(first, int(at.max()) + 1 - first)[at - first].astype(np.int64)
+    return found

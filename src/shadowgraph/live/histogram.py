@@ -1,0 +1,179 @@
+"""Distributions: how long calls take, what they return, or what they are given; and totals, which cost less room."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.registry import Registry, UserRow
+from shadowgraph.errors import UsageError
+from shadowgraph.live.user import Place, User
+from shadowgraph.trace.ticks import ticks_per_second
+
+__all__ = ["Histogram", "Totals"]
+
+_PARTS = 1 << layout.BUCKET_BITS
+_EXACT = 2 * _PARTS  # values below have a bucket each
+_QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+
+
+class _Measure(User):
+    """A user with several cells for each of its functions."""
+
+    kind: int
+    stride: int
+
+    def __init__(self, functions: Sequence[str], *, value: str = "duration", name: str = "") -> None:
+        super().__init__(functions, name=name)
+        self.value = value
+        self._code = _value_code(value)
+        self._first = 0
+        self._kept: dict[str, npt.NDArray[np.uint64]] = {}
+
+    def row(self, registry: Registry, cells: Cells, labels: dict[int, str]) -> UserRow:
+        """Find room for cells and for the table that says which function has which."""
+        numbers = np.array(sorted(labels), np.int64)
+        registry.give_cells(numbers)
+        own = registry.arena.functions["cell"][numbers]
+        ranks = np.zeros(int(own.max(initial=0)) + 1, np.uint32)
+        ranks[own] = np.arange(1, len(own) + 1)
+        self._first = cells.find_cells(len(numbers) * self.stride)
+        cells.clear(self._first, len(numbers) * self.stride)
+        at = cells.find_pool(ranks.nbytes)
+        registry.arena.pool[at : at + ranks.nbytes] = ranks.view(np.uint8)
+        fields = {
+            "value": self._code,
+            "first_cell": self._first,
+            "cell_count": len(numbers) * self.stride,
+            "ranks": at,
+            "rank_count": len(ranks),
+            "pool_at": at,
+            "pool_size": ranks.nbytes,
+        }
+        at_exit = self._code < layout.VALUE_ARGUMENT
+        return UserRow(self.kind, self.name, self.selection.text, at_entry=not at_exit, at_exit=at_exit, fields=fields)
+
+    def keep(self, place: Place) -> None:
+        """Keep the last readings."""
+        self._kept = self._cells_at(place)
+
+    def _cells(self) -> dict[str, npt.NDArray[np.uint64]]:
+        return self._kept if self._place is None else self._cells_at(self._place)
+
+    def _cells_at(self, place: Place) -> dict[str, npt.NDArray[np.uint64]]:
+        count = len(place.numbers) * self.stride
+        every = place.cells.read(self._first, count, slice(layout.CELL_MAXIMUM, None, self.stride))
+        rows = every.reshape(-1, self.stride)
+        return {place.labels[number]: row for number, row in zip(place.numbers.tolist(), rows, strict=True)}
+
+    @property
+    def unit(self) -> float:
+        """What one step of a value is worth: nanoseconds for durations, else 1."""
+        return 1e9 / ticks_per_second() if self._code == layout.VALUE_DURATION else 1.0
+
+    def _total_of(self, row: npt.NDArray[np.uint64]) -> float:
+        total = int(row[layout.CELL_SUM])
+        if self._code != layout.VALUE_DURATION and total >= 1 << 63:
+            total -= 1 << 64  # of signed values
+        return total * self.unit
+
+
+class Totals(_Measure):
+    """Count, sum and largest value of each function: what a live table shows."""
+
+    kind = layout.USER_TOTALS
+    stride = layout.TOTALS_CELLS
+
+    def totals(self) -> dict[str, dict[str, float]]:
+        """``count``, ``total`` and ``max`` of each function; durations in ns."""
+        return {
+            label: {
+                "count": int(row[layout.CELL_COUNT]),
+                "total": self._total_of(row),
+                "max": int(row[layout.CELL_MAXIMUM]) * self.unit,
+            }
+            for label, row in self._cells().items()
+        }
+
+
+class Histogram(_Measure):
+    """The distribution of a value over the calls of each function.
+
+    ``value``: ``duration`` (ns), ``result`` or ``arg(0)`` to ``arg(5)``. Values are sorted into buckets of at most an
+    eighth of their size; count, sum and maximum are exact.
+    """
+
+    kind = layout.USER_HISTOGRAM
+    stride = layout.HISTOGRAM_CELLS
+
+    def percentiles(self, function: str) -> dict[str, float]:
+        """``count``, ``mean``, ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of one function."""
+        return self._summary(self._row_of(function))
+
+    def all_percentiles(self) -> dict[str, dict[str, float]]:
+        """The same of all its functions, by ``module!function``."""
+        return {label: self._summary(row) for label, row in self._cells().items()}
+
+    def buckets(self, function: str) -> list[tuple[float, float, int]]:
+        """``(low, high, count)`` of the buckets in use: values from low to below high."""
+        return [(low * self.unit, high * self.unit, count) for low, high, count in _used(self._row_of(function))]
+
+    def _row_of(self, function: str) -> npt.NDArray[np.uint64]:
+        cells = self._cells()
+        if function in cells:
+            return cells[function]
+        found = [row for label, row in cells.items() if label.partition("!")[2] == function]
+        if len(found) != 1:
+            some = ", ".join(sorted(cells)[:5]) or "none"
+            raise UsageError(f"{function}: is not one function of this histogram; it has {some}")
+        return found[0]
+
+    def _summary(self, row: npt.NDArray[np.uint64]) -> dict[str, Any]:
+        used = _used(row)
+        seen = sum(count for _, _, count in used)
+        largest = int(row[layout.CELL_MAXIMUM])
+        summary: dict[str, Any] = {"count": seen, "mean": self._total_of(row) / seen if seen else 0.0}
+        for name, quantile in _QUANTILES.items():
+            summary[name] = _quantile(used, quantile * seen, largest) * self.unit if seen else 0.0
+        summary["max"] = largest * self.unit
+        return summary
+
+
+def _value_code(value: str) -> int:
+    if value in ("duration", "result"):
+        return layout.VALUE_DURATION if value == "duration" else layout.VALUE_RESULT
+    found = re.fullmatch(r"arg\(([0-5])\)", value.replace(" ", ""))
+    if found is None:
+        raise UsageError(f"{value}: is no value of a call; it is duration, result, or arg(0) to arg(5)")
+    return layout.VALUE_ARGUMENT + int(found[1])
+
+
+def _bounds(bucket: int) -> tuple[int, int]:
+    """The values of a bucket: from the first to below the second."""
+    if bucket < _EXACT:
+        return bucket, bucket + 1
+    power, part = divmod(bucket, _PARTS)
+    shift = power - 1
+    return (_PARTS + part) << shift, (_PARTS + part + 1) << shift
+
+
+def _used(row: npt.NDArray[np.uint64]) -> list[tuple[int, int, int]]:
+    counts = row[layout.CELL_BUCKETS :]
+    return [(*_bounds(bucket), int(counts[bucket])) for bucket in np.flatnonzero(counts).tolist()]
+
+
+def _quantile(used: list[tuple[int, int, int]], rank: float, largest: int) -> float:
+    """The value at a rank, spread evenly over its bucket."""
+    before = 0
+    for low, high, count in used:
+        if before + count >= rank:
+            inside = (rank - before) / count
+            return min(low + (high - 1 - low) * inside, max(largest, low))
+        before += count
+    return largest

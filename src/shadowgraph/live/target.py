@@ -1,0 +1,385 @@
+"""A running program and the users that this controller has on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.hooks import hook
+from shadowgraph.agent.inject import Agent, Settings, find_agent, inject, read_zones
+from shadowgraph.agent.registry import Registry
+from shadowgraph.errors import StartError, UsageError
+from shadowgraph.live.user import Place, User
+from shadowgraph.live.worker import Worker
+from shadowgraph.ops.attaching import prepare
+from shadowgraph.ops.choices import Chosen
+from shadowgraph.ops.entering import choose, complete, tell_runtimes
+from shadowgraph.ops.joining import arena_inode, join
+from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.leaving import leave
+from shadowgraph.ops.processes import alone_with, end_told, runs
+from shadowgraph.ops.requests import request_hooks
+from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.values import Capture
+from shadowgraph.stack.safe_place import SafePlace
+from shadowgraph.target import launch as launching
+from shadowgraph.target import ptrace
+from shadowgraph.target.limits import lifted
+from shadowgraph.target.memory import Memory
+from shadowgraph.target.remote import RemoteThread
+from shadowgraph.target.running import vet_running
+
+__all__ = ["Target", "attach", "launch"]
+
+_User = TypeVar("_User", bound=User)
+
+# A program that was launched stands at its entry until no user has been registered for so long.
+_HOLD_SECONDS = 0.1
+_LOOK_SECONDS = 0.02
+
+
+class _LiveNumbers:
+    """Numbers for functions as a registry gives them."""
+
+    def __init__(self, registry: Registry | None) -> None:
+        self.registry = registry
+        self.traced_modules: set[str] = set()
+        self.new_values: list[dict[str, Any]] = []
+        self._next = 1
+
+    def module(self, path: str, name: str) -> int:
+        """Modules need no numbers here."""
+        return 0
+
+    def function(self, path: str, address: int, name: str, size: int) -> int:
+        """The next number."""
+        if self.registry is not None:
+            return int(self.registry.number_functions(1)[0])
+        self._next += 1
+        return self._next - 1
+
+
+class Target:
+    """A process with the users that this controller has registered. Made by :func:`launch` and :func:`attach`.
+
+    As a context it leaves the process behind as it was, with its own users taken off; a program that it has launched
+    is waited for.
+    """
+
+    def __init__(self, pid: int | None = None, command: Sequence[str] = ()) -> None:
+        self._users: list[User] = []
+        self._known_modules = KnownModules()
+        self._agent: Agent | None = None
+        self._registry: Registry | None = None
+        self._held_until: float | None = None
+        self._status: int | None = None
+        self._launched = pid is None
+        self._closed = False
+        self._worker = Worker(self._idle, _LOOK_SECONDS)
+        try:
+            self.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
+            if pid is not None:
+                self._worker.do(lambda: vet_running(pid))
+        except BaseException:
+            self._worker.close()
+            raise
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if self._launched and kind is None:
+            self._wait_for_end()
+
+    # --- users ---
+
+    def register(self, user: _User) -> _User:
+        """Put a user on its functions: from now on it sees their calls. Returns it."""
+        if self._closed:
+            raise UsageError("this target has been closed")
+        if user.is_registered:
+            raise UsageError(f"{user.name}: is registered already")
+        self._worker.do(lambda: self._register(user))
+        return user
+
+    def unregister(self, user: User) -> None:
+        """Take a user off; what it has counted stays readable."""
+        if user in self._users:
+            self._worker.do(lambda: self._unregister(user))
+
+    @property
+    def users(self) -> list[dict[str, Any]]:
+        """All users of the process, those of other controllers included, in the order of their registration."""
+        registry = self._registry
+        if registry is None:
+            return []
+        return [user_row(registry, slot) for slot in registry.slots()]
+
+    # --- the program ---
+
+    def resume(self) -> None:
+        """Let a program that was launched begin now, rather than a moment after the last register()."""
+        self._worker.do(self._let_go)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait for the process to end. Returns its exit status (128 + n for a signal), None if the time is over.
+
+        The status of a process that was attached to is its parent's: 0 then.
+        """
+        self.resume()
+        return self._wait_for_end(timeout)
+
+    def close(self) -> None:
+        """Take all users of this controller off and leave the process as it was."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            for user in list(self._users):
+                self._worker.do(lambda user=user: self._unregister(user))  # type: ignore[misc]
+            self._worker.do(self._let_go)
+            self._worker.do(self._leave)
+        finally:
+            self._worker.close()
+
+    def _wait_for_end(self, timeout: float | None = None) -> int | None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._has_ended():
+            if deadline is not None and time.monotonic() > deadline:
+                return None
+            time.sleep(_LOOK_SECONDS)
+        if self._status is None:
+            return 0
+        code = os.waitstatus_to_exitcode(self._status)
+        return code if code >= 0 else 128 - code
+
+    def _has_ended(self) -> bool:
+        if self._launched and self._status is None:
+            try:
+                got, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if got == self.pid and not os.WIFSTOPPED(status):
+                self._status = status
+        return self._status is not None if self._launched else not runs(self.pid)
+
+    # --- in the worker's thread ---
+
+    def _launch(self, command: Sequence[str]) -> int:
+        path = launching.find_program(command[0])
+        pid = launching.launch(path, list(command))
+        try:
+            launching.run_to_entry(pid)
+        except BaseException:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+            raise
+        self._held_until = time.monotonic() + _HOLD_SECONDS
+        return pid
+
+    def _idle(self) -> None:
+        if self._held_until is not None and time.monotonic() > self._held_until:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held_until is not None:
+            self._held_until = None
+            ptrace.detach(self.pid)
+
+    def _register(self, user: User) -> None:
+        if self._held_until is not None:
+            labels, callers = self._hook_held(user.selection)
+            self._add(user, labels, callers)
+            self._held_until = time.monotonic() + _HOLD_SECONDS
+            return
+        with alone_with(self.pid), end_told(self.pid):
+            labels, callers = self._hook_running(user.selection)
+            self._add(user, labels, callers)
+
+    def _add(self, user: User, labels: dict[int, str], callers: set[int]) -> None:
+        assert self._registry is not None
+        registry = self._registry
+        if not labels:
+            raise UsageError(
+                f"{', '.join(user.functions)}: no such function in process {self.pid}, or none to be hooked"
+            )
+        with registry.locked():
+            row = user.row(registry, Cells(registry.arena), labels)
+            slot = registry.add(row, np.array(sorted(labels), np.int64), np.array(sorted(callers), np.int64))
+        user.registered(Place(self, registry, slot, labels))
+        self._users.append(user)
+
+    def _hook_held(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
+        """Hook what is not hooked yet of a program that stands at its entry."""
+        memory = Memory(self.pid)
+        try:
+            with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+                chosen = choose(memory, thread.call, selection, self._known_modules, follow=False)
+                if self._agent is None:
+                    settings = complete(Settings(), chosen, self._known_modules, selection)
+                    self._use(inject(thread, settings, *chosen.caller))
+                    assert self._agent is not None
+                    tell_runtimes(memory, chosen.modules, self._known_modules, self._agent)
+                assert self._registry is not None
+                known, numbers = self._registry.known(), _LiveNumbers(self._registry)
+                for choice in chosen.choices.values():
+                    request = request_hooks(choice, Capture(), numbers, {}, known)
+                    if request is None:
+                        continue
+                    request = replace(request, recorded=False)
+                    plan, bias = choice.known.plan(request.rows), choice.known.bias(choice.module)
+                    hooks = hook(thread, choice.module, bias, plan, request, self._agent)
+                    for row in hooks.refused:
+                        choice.numbers.pop(row, None)
+            return _wanted(chosen)
+        finally:
+            memory.close()
+
+    def _hook_running(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
+        """Hook what is not hooked yet of a process that runs, bringing in the agent if nobody has."""
+        self._rejoin()
+        numbers = _LiveNumbers(self._registry)
+        attachment = prepare(
+            self.pid,
+            selection,
+            Capture(),
+            Settings(),
+            self._known_modules,
+            numbers,
+            follow=False,
+            joined=self._agent,
+            recorded=False,
+        )
+        judge = SafePlace(self.pid, self._known_modules)
+        try:
+            process = attachment.carry_out(judge)
+            if self._agent is None:
+                self._use(process.agent)
+            for hooks in process.hooks:
+                for choice in attachment.chosen.choices.values():
+                    if choice.module == hooks.module:
+                        for row in hooks.refused:
+                            choice.numbers.pop(row, None)
+            return _wanted(attachment.chosen)
+        finally:
+            judge.close()
+            attachment.close()
+
+    def _rejoin(self) -> None:
+        """Find the agent as it is now: others may have come, or begun anew since our last user went."""
+        memory = Memory(self.pid)
+        try:
+            module = find_agent(self.pid)
+            zones = read_zones(memory, module) if module is not None else {"arena": 0}
+            same = self._agent is not None and arena_inode(self.pid, zones["arena"]) == self._agent.arena.inode
+            if same and any(user.is_registered for user in self._users):
+                return
+            self._agent, self._registry = None, None
+            agent = join(self.pid, memory)
+            if agent is not None:
+                self._use(agent)
+        finally:
+            memory.close()
+
+    def _use(self, agent: Agent) -> None:
+        self._agent = agent
+        self._registry = Registry(agent.arena, agent.zones)
+
+    def _unregister(self, user: User) -> None:
+        if self._registry is None or user not in self._users:
+            return
+        place = user._place
+        assert place is not None
+        with place.registry.locked():
+            if place.slot in place.registry.slots():
+                place.registry.arm(place.slot, on=False)
+                user.give_up()
+                place.registry.remove(place.slot)
+            else:
+                user.give_up()
+        self._users.remove(user)
+
+    def _leave(self) -> None:
+        """Take all hooks out if nobody uses them any more."""
+        if self._registry is None or not runs(self.pid):
+            return
+        try:
+            with alone_with(self.pid):
+                with self._registry.locked():
+                    others = self._registry.slots()
+                if not others:
+                    leave(self.pid)
+        except StartError:
+            if runs(self.pid):
+                raise
+
+
+def _wanted(chosen: Chosen) -> tuple[dict[int, str], set[int]]:
+    """The functions to be on, with their labels, and those of them of which only calls from the executable count."""
+    labels, callers = {}, set()
+    for choice in chosen.choices.values():
+        for row, number in choice.numbers.items():
+            name = choice.names.get(row) or choice.known.functions.name(row)
+            labels[number] = f"{choice.module.name}!{name}"
+            if choice.flags[row] & layout.FLAG_CALLER:
+                callers.add(number)
+    return labels, callers
+
+
+_KINDS = {
+    layout.USER_RECORDER: "recorder",
+    layout.USER_COUNTER: "counter",
+    layout.USER_TOTALS: "totals",
+    layout.USER_HISTOGRAM: "histogram",
+    layout.USER_HANDLER: "handler",
+}
+
+
+def user_row(registry: Registry, slot: int) -> dict[str, Any]:
+    """What there is to say of the user in a slot."""
+    row = registry.user(slot)
+    state = "faulted" if registry.has_fault(slot) else "on" if registry.is_armed(slot) else "paused"
+    losses = registry.arena.losses[:, slot]
+    return {
+        "slot": slot,
+        "name": bytes(row["name"]).decode(errors="replace"),
+        "kind": _KINDS.get(int(row["kind"]), "unknown"),
+        "filter": bytes(row["filter"]).decode(errors="replace"),
+        "functions": len(registry.functions_of(slot)),
+        "state": state,
+        "controller": int(row["controller_pid"]),
+        "missed": int(losses["missed"].sum()),
+        "dropped": int(losses["dropped"].sum()),
+        "filtered": int(losses["filtered"].sum()),
+        "unwound": int(losses["unwound"].sum()),
+    }
+
+
+def launch(command: Sequence[str]) -> Target:
+    """Start a program. It stands at its entry while users are being registered.
+
+    It begins a tenth of a second after the last register(), or at once with resume() or wait().
+    """
+    if isinstance(command, str) or not command:
+        raise UsageError("launch() takes a list: the program and its arguments")
+    return Target(None, [os.fspath(word) for word in command])
+
+
+def attach(pid: int) -> Target:
+    """Attach to a process that runs."""
+    return Target(pid)

@@ -1,0 +1,113 @@
+"""What all users of a target have in common: a name, functions, and a life from register() to unregister()."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.registry import Registry, UserRow
+from shadowgraph.errors import UsageError
+from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
+
+if TYPE_CHECKING:
+    from shadowgraph.live.target import Target
+
+__all__ = ["Place", "User"]
+
+
+class Place:
+    """Where a registered user is: its slot, its functions, and their labels (``module!function``), by number."""
+
+    def __init__(self, target: Target, registry: Registry, slot: int, labels: dict[int, str]) -> None:
+        self.target = target
+        self.registry = registry
+        self.cells = Cells(registry.arena)
+        self.slot = slot
+        self.labels = labels
+        self.numbers: npt.NDArray[np.int64] = np.array(sorted(labels), np.int64)
+
+
+class User(ABC):
+    """Somebody who wants the calls of some functions.
+
+    ``functions`` are patterns as those of ``record --function``: ``name``, ``module!name``, globs, ``re:``. A pattern
+    without a module means functions of the executable, and calls from it of functions that it imports.
+    """
+
+    def __init__(self, functions: Sequence[str], *, name: str = "") -> None:
+        if isinstance(functions, str) or not functions:
+            raise UsageError("functions: a list of patterns is needed, for example ['libc.so.6!malloc']")
+        self.functions = tuple(functions)
+        self.name = name or type(self).__name__.lower()
+        self._place: Place | None = None
+        self._missed = 0
+
+    @property
+    def selection(self) -> Selection:
+        """Which functions are meant."""
+        rules = [function_rule(pattern, include=True) for pattern in self.functions]
+        return Selection(rules, libcalls=LibraryCalls.DIRECT)
+
+    @abstractmethod
+    def row(self, registry: Registry, cells: Cells, labels: dict[int, str]) -> UserRow:
+        """What to register; called while nobody else changes the registry."""
+
+    @abstractmethod
+    def keep(self, place: Place) -> None:
+        """Keep what has been counted: the place is about to be given up."""
+
+    # --- its life ---
+
+    def registered(self, place: Place) -> None:
+        """It has a place now."""
+        self._place = place
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether calls may reach it."""
+        return self._place is not None
+
+    def unregister(self) -> None:
+        """Take it off: when this returns, no entry and no exit reaches it, calls in flight included."""
+        if self._place is not None:
+            self._place.target.unregister(self)
+
+    def give_up(self) -> None:
+        """Its place is being taken away."""
+        place = self._place
+        if place is not None:
+            self._missed = self._missed_at(place)
+            self.keep(place)
+            self._place = None
+
+    def pause(self) -> None:
+        """Let calls pass until :meth:`resume`, without a change of code."""
+        self._set_armed(False)
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self._set_armed(True)
+
+    def _set_armed(self, on: bool) -> None:
+        place = self._registered_place()
+        with place.registry.locked():
+            place.registry.arm(place.slot, on=on)
+
+    def _registered_place(self) -> Place:
+        if self._place is None:
+            raise UsageError(f"{self.name}: is not registered; target.register() does that")
+        return self._place
+
+    @property
+    def missed(self) -> int:
+        """Calls that were its own and could not be served."""
+        return self._missed if self._place is None else self._missed_at(self._place)
+
+    @staticmethod
+    def _missed_at(place: Place) -> int:
+        return int(place.registry.arena.losses["missed"][:, place.slot].sum())

@@ -1,0 +1,52 @@
+"""The thread that does what must be done by one thread: all ptrace requests for a process (ptrace(2))."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+__all__ = ["Worker"]
+
+_Result = TypeVar("_Result")
+
+
+class Worker:
+    """Runs what it is given in a thread of its own, one after the other; ``idle`` now and then (``pause``, seconds)."""
+
+    def __init__(self, idle: Callable[[], None], pause: float) -> None:
+        self._idle = idle
+        self._pause = pause
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="shadowgraph", daemon=True)
+        self._thread.start()
+
+    def do(self, job: Callable[[], _Result]) -> _Result:
+        """Have a job done and wait for it; returns what it returns, raises what it raises."""
+        if threading.current_thread() is self._thread:
+            return job()
+        done: Future[_Result] = Future()
+        self._jobs.put((job, done))
+        return done.result()
+
+    def close(self) -> None:
+        """End the thread when all jobs are done."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                entry = self._jobs.get(timeout=self._pause)
+            except queue.Empty:
+                self._idle()
+                continue
+            if entry is None:
+                return
+            job, done = entry
+            try:
+                done.set_result(job())
+            except BaseException as error:
+                done.set_exception(error)

@@ -1,0 +1,60 @@
+"""What is wanted of a process, and what has been done to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shadowgraph.agent.hooks import Hooks
+from shadowgraph.agent.inject import Agent
+from shadowgraph.image import Reason
+from shadowgraph.ops.known_modules import KnownModule
+from shadowgraph.target.modules import Module
+
+__all__ = ["Choice", "Chosen", "EnteredProcess"]
+
+
+@dataclass
+class Choice:
+    """Rows of one module to be hooked, with flags; ``names`` overrides the table's names for some.
+
+    ``refused`` are rows that were wanted for tracing and are hooked for other reasons only. ``numbers`` are those of
+    the rows to be traced, once they have any.
+    """
+
+    module: Module
+    known: KnownModule
+    flags: dict[int, int] = field(default_factory=dict)
+    variants: dict[int, int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, Reason] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class EnteredProcess:
+    """A process with the agent in it. ``refused`` counts what was wanted and could not be hooked, by reason.
+
+    ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs.
+    """
+
+    pid: int
+    agent: Agent
+    program: str
+    traced: set[int] = field(default_factory=set)
+    hooks: list[Hooks] = field(default_factory=list)
+    refused: dict[Reason, int] = field(default_factory=dict)
+
+    @property
+    def hooked(self) -> int:
+        """How many functions are hooked for tracing."""
+        return len(self.traced)
+
+
+@dataclass
+class Chosen:
+    """What is wanted of a process, by module path, and where the text of its executable is."""
+
+    modules: list[Module]
+    executable: Module
+    caller: tuple[int, int]
+    choices: dict[str, Choice]

@@ -1,0 +1,125 @@
+"""From what is wanted of a module to what is to be hooked there: numbers, flags, and values to capture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.hooks import Hooks, Request
+from shadowgraph.image import Reason
+from shadowgraph.ops.choices import Choice, EnteredProcess
+from shadowgraph.ops.function_ids import Numbers
+from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
+from shadowgraph.patch import ModulePlan
+
+__all__ = ["count_hooks", "request_hooks"]
+
+
+def request_hooks(
+    choice: Choice,
+    capture: Capture,
+    ids: Numbers,
+    refused: dict[Reason, int],
+    known: Mapping[int, int] | None = None,
+) -> Request | None:
+    """What to hook of one module, with numbers and flags; counts what cannot be. None if nothing is left.
+
+    ``known`` has the numbers of functions that are hooked already, by the address of their jump.
+    """
+    wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
+    plan = choice.known.plan(wanted)
+    possible = plan.hookable[wanted]
+    for refusal in choice.refused.values():
+        refused[refusal] = refused.get(refusal, 0) + 1
+    for row in wanted[~possible].tolist():
+        reason = Reason(int(plan.reason[row]))
+        if not choice.flags[row] & layout.FLAG_SILENT and reason is not Reason.COLD_PART:  # that is no function
+            refused[reason] = refused.get(reason, 0) + 1
+    rows = np.sort(plan.with_lenders(wanted[possible]))
+    if not len(rows):
+        return None
+    for row in set(rows.tolist()) - choice.flags.keys():  # lends the place for another one's jump
+        choice.flags[row] = layout.FLAG_SILENT
+    if known:
+        rows = _new_rows(choice, rows, plan, known)
+    flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
+    variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
+    if not (flags & layout.FLAG_SILENT).all():
+        ids.traced_modules.add(choice.module.path)
+    if not len(rows):
+        return None
+    numbers = _number(choice, rows, ids)
+    traced = flags & layout.FLAG_SILENT == 0
+    choice.numbers.update(zip(rows[traced].tolist(), numbers[traced].tolist(), strict=True))
+    return Request(rows, numbers, flags, variants, _values(choice, rows, numbers, capture, ids) if capture else {})
+
+
+def _new_rows(
+    choice: Choice, rows: npt.NDArray[np.int64], plan: ModulePlan, known: Mapping[int, int]
+) -> npt.NDArray[np.int64]:
+    """The rows that are not hooked yet; notes the numbers of those that are."""
+    bias = choice.known.bias(choice.module)
+    numbers = [known.get(address + bias, 0) for address in plan.patch_address[rows].tolist()]
+    for row, number in zip(rows.tolist(), numbers, strict=True):
+        if number and not choice.flags[row] & layout.FLAG_SILENT:
+            choice.numbers[row] = number
+    new: npt.NDArray[np.int64] = rows[np.array(numbers, np.int64) == 0]
+    return new
+
+
+def count_hooks(hooks: Hooks, request: Request, process: EnteredProcess) -> None:
+    """Note what has been hooked of a module, and what the running process has refused."""
+    for reason in hooks.refused.values():
+        process.refused[reason] = process.refused.get(reason, 0) + 1
+    traced = ((request.flags & layout.FLAG_SILENT) == 0) & ~np.isin(request.rows, list(hooks.refused))
+    process.traced.update(request.ids[traced].tolist())
+    process.hooks.append(hooks)
+
+
+def _number(choice: Choice, rows: npt.NDArray[np.int64], ids: Numbers) -> npt.NDArray[np.int64]:
+    """The ids of these rows."""
+    table, module = choice.known.functions, choice.module
+    ids.module(module.path, module.name)
+    starts, sizes = table.start[rows].tolist(), table.size[rows].tolist()
+    names = table.preferred_names if len(rows) > len(table) // 4 else None
+    numbers = np.empty(len(rows), np.int64)
+    for index, row in enumerate(rows.tolist()):
+        name = choice.names.get(row) or (names[row] if names is not None else table.name(row))
+        numbers[index] = ids.function(module.path, starts[index], name, sizes[index])
+    return numbers
+
+
+def _values(
+    choice: Choice, rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], capture: Capture, ids: Numbers
+) -> dict[int, bytes]:
+    """What to capture of the calls of each row, by its index among the rows."""
+    found: dict[int, bytes] = {}
+    from_source = _debug_signatures(choice, rows) if capture.automatic else {}
+    for index, row in enumerate(rows.tolist()):
+        if choice.flags[row] & layout.FLAG_SILENT:
+            continue
+        names = choice.known.names(row) if capture.rules else []
+        if row in choice.names:
+            names = [choice.names[row], *names]
+        signature = capture.signature(choice.module.name, names) or from_source.get(index)
+        if signature is not None:
+            found[index] = native_values(signature)
+            ids.new_values.append(spool_row(int(numbers[index]), signature))
+    return found
+
+
+def _debug_signatures(choice: Choice, rows: npt.NDArray[np.int64]) -> dict[int, Signature]:
+    """Signatures from debug information, by index among the rows."""
+    from shadowgraph.image.signatures import has_source_signature
+    from shadowgraph.ops.debug_values import from_debug_information
+
+    table, functions = choice.known.signatures, choice.known.functions
+    found = {}
+    for index, source in enumerate(table.find(functions.start[rows])):
+        signature = from_debug_information(source) if source is not None else None
+        if signature is not None and has_source_signature(functions.name(int(rows[index]))):
+            found[index] = signature
+    return found
