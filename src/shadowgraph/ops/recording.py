@@ -168,14 +168,13 @@ class Recording:
         self.known_modules.cache.write()
         assert self._status is not None or self.stop
         runs_on = self._status is None
-        stopped = self.spool.stopped
         return Result(
             self._status or 0,
             runs_on,
             len(self.traced),
             self.refused,
             self.notes,
-            stopped,
+            self.spool.stopped,
             tuple(self._stood_still),
             largest_library(self.known_modules, self.ids),
         )
