@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from shadowgraph.ops.in_flight import (
 from shadowgraph.ops.places import count_calls, has_holes
 from shadowgraph.ops.processes import find_process, find_thread, shares, start_time
 from shadowgraph.ops.stopped import Stopped
+from shadowgraph.ops.thread_names import ThreadNames
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import read_ticks
 
@@ -98,6 +101,7 @@ class Drain:
         self._frozen: dict[int, _Frozen] = {}  # by pid
         self._shortest = shortest
         self._stopped: Stopped | None = None
+        self._names = ThreadNames(lambda number, name: self._tell([{"thread": number, "name": name}]))
         self._overcounted = 0  # dropped calls that another thread has counted: one on which a coroutine went on
 
     # --- while the program runs ---
@@ -105,6 +109,7 @@ class Drain:
     def take(self) -> int:
         """Move all full segments to the spool; returns how many there were."""
         self._meet_threads()
+        self._names.look(time.monotonic())
         full = np.flatnonzero(self.arena.segments["state"] == layout.SEGMENT_FULL)
         taken = self._take_in_order(full, final=False)
         if self._spool.stopped is not None:
@@ -182,9 +187,10 @@ class Drain:
             started = int(row["started"])
             tid = (pid in self._outside.values() and find_thread(pid, int(row["tid"]))) or int(row["tid"])
             self._threads[entry] = _Thread(number, process, pid, tid, started)
-            name = _name_now(pid, tid) or bytes(row["name"]).split(b"\0")[0].decode(errors="replace")
-            self._spool.append(
-                "threads",
+            name = bytes(row["name"]).split(b"\0")[0].decode(errors="replace")
+            is_here = partial(shares, pid, self.arena.inode)
+            name = self._names.meet(number, pid, tid, name, is_here, time.monotonic())
+            self._tell(
                 [
                     {
                         "thread": number,
@@ -196,6 +202,10 @@ class Drain:
                     }
                 ],
             )
+
+    def _tell(self, threads: list[dict[str, Any]]) -> None:
+        """What is known of threads, or is new."""
+        self._spool.append("threads", threads)
 
     def _process(self, own_number: int, parent: int, started: int) -> tuple[int, int]:
         """The pid and the number in the trace of the process that calls itself and its parent so.
@@ -240,9 +250,10 @@ class Drain:
     def _finish_thread(self, entry: int) -> None:
         self._put_right(entry)
         row, thread = self.arena.threads[entry], self._threads.pop(entry)
+        self._names.end(thread.number)
         ended = int(row["ended"])
         if ended:
-            self._spool.append("threads", [{"thread": thread.number, "end": ended - self._tick_base}])
+            self._tell([{"thread": thread.number, "end": ended - self._tick_base}])
         self._spool.append("counters", [self._counters(thread, row)])
         row["state"] = layout.THREAD_FREE
 
@@ -303,7 +314,7 @@ class Drain:
         ``ended`` is when, in ticks since the base; ``status`` its wait status, which its parent alone gets to know.
         """
         self._meet_threads()
-        segments, table = self.arena.segments, self.arena.threads
+        segments = self.arena.segments
         frozen = self._frozen.get(pid)
         if frozen is not None:
             ended = min(ended, frozen.ended)
@@ -321,9 +332,7 @@ class Drain:
             self._put_right(entry)
         forget_calls(self.arena, entries)
         for entry in entries:
-            name = bytes(table["name"][entry]).split(b"\0")[0].decode(errors="replace")
-            row = {"thread": self._threads[entry].number, "name": name or None, "end": ended}
-            self._spool.append("threads", [row])
+            self._tell([{"thread": self._threads[entry].number, "end": ended}])
             self._finish_thread(entry)
         if pid in self._processes:
             code = None if status is None else os.waitstatus_to_exitcode(status)
@@ -374,14 +383,6 @@ class Drain:
                 "filtered": 0,
             }
             self._spool.append("counters", [row])
-
-
-def _name_now(pid: int, tid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/task/{tid}/comm", errors="replace") as file:
-            return file.read().rstrip("\n")
-    except OSError:
-        return ""
 
 
 def process_command(pid: int) -> str:
