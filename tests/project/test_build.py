@@ -160,6 +160,7 @@ def test_a_wheel_from_a_source_archive_carries_the_native_parts_and_fits_any_pyt
     native_parts = {name for name in names if name.startswith("shadowgraph/_native/")}
     assert native_parts == {f"shadowgraph/_native/{name}" for name in ("agent.so", "agent-gs.so", "columns.so")}
     assert "shadowgraph/cli/main.py" in names
+    assert "shadowgraph/include/shadowgraph/ops.h" in names, "what handlers include"
     assert not [name for name in names if name.startswith(("tests", "native", "bench"))]
     assert "Tag: py3-none-linux_x86_64" in lines
     assert "Root-Is-Purelib: false" in lines

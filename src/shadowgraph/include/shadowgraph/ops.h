@@ -3,13 +3,13 @@
  *
  *     #include <shadowgraph/ops.h>
  *
- *     int on_entry(struct sg_call *call)          called before the function runs. Returns whether on_exit is wanted for
- *     {                                           this call (0: it is not).
+ *     int on_entry(struct sg_call *call)          // called before the function runs. Returns whether on_exit is wanted
+ *     {                                           // for this call (0: it is not).
  *         *(uint64_t *)call->data = sg_arg(call, 2);
  *         return 1;
  *     }
  *
- *     void on_exit(struct sg_call *call)          called when the function has returned, with the same data
+ *     void on_exit(struct sg_call *call)          // called when the function has returned, with the same data
  *     {
  *         struct { uint64_t asked, got; } record = {*(uint64_t *)call->data, call->result};
  *         sg_emit(call, &record, sizeof record);
@@ -18,6 +18,9 @@
  * Handlers run in the thread that makes the call, on its stack, with all of its registers kept for it. They may be called in
  * any place where the program calls the function: within malloc, with locks held, in a signal handler. So they should call
  * nothing that takes a lock. Functions that they call are not given to handlers again.
+ *
+ * Handlers that are given as source stand alone: they can call what is in the source, and memcpy, memmove, memset, memcmp,
+ * strlen, strnlen, strcmp and strncmp (<string.h>), which are linked into them. All threads share their variables.
  */
 #ifndef SHADOWGRAPH_OPS_H
 #define SHADOWGRAPH_OPS_H
@@ -56,6 +59,53 @@ static inline uint64_t sg_farg_bits(const struct sg_call *call, unsigned n)
 static inline uint64_t sg_fresult_bits(const struct sg_call *call)
 {
     return call->vectors[0][0];
+}
+
+/* The same as numbers, and where a function takes or returns a float. (The agent itself is compiled without SSE.) */
+#ifdef __SSE2__
+static inline double sg_double_of(uint64_t bits)
+{
+    union {
+        uint64_t bits;
+        double number;
+    } both = {bits};
+    return both.number;
+}
+
+static inline float sg_float_of(uint64_t bits)
+{
+    union {
+        uint32_t bits;
+        float number;
+    } both = {(uint32_t)bits};
+    return both.number;
+}
+
+static inline double sg_farg(const struct sg_call *call, unsigned n)
+{
+    return sg_double_of(sg_farg_bits(call, n));
+}
+
+static inline float sg_farg_float(const struct sg_call *call, unsigned n)
+{
+    return sg_float_of(sg_farg_bits(call, n));
+}
+
+static inline double sg_fresult(const struct sg_call *call)
+{
+    return sg_double_of(sg_fresult_bits(call));
+}
+
+static inline float sg_fresult_float(const struct sg_call *call)
+{
+    return sg_float_of(sg_fresult_bits(call));
+}
+#endif
+
+/* An integer or pointer result (exit). Of one that is narrower than 64 bits the upper bits are anybody's: cast it. */
+static inline uint64_t sg_result(const struct sg_call *call)
+{
+    return call->result;
 }
 
 /* Gives a record to Ops.events(). Returns 0 if there was no room for it: it is counted as dropped. */
