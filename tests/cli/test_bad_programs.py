@@ -179,10 +179,28 @@ def test_a_program_that_confines_itself_is_recorded_up_to_there_and_the_rest_is_
 
 def test_when_no_function_matches_the_nearest_names_are_shown(tmp_path: Path) -> None:
     path = program("manners_counted", "o1", "-pthread")
-    sentence = refused([path], "-f", "midle", folder=tmp_path)
+    sentence = refused([path], "-f", "midle", folder=tmp_path, code=EXIT_USAGE)
     assert sentence.startswith(f"{path}: no function matches midle; the nearest names are middle")
     functions = run_here("functions", path, "-f", "midle")
     assert "no function matches midle; the nearest names are middle" in functions.error
+
+
+def test_a_function_that_nothing_is_like_is_refused_without_guesses(tmp_path: Path) -> None:
+    path = program("manners_counted", "o1", "-pthread")
+    sentence = refused([path], "-f", "xyzzy_plugh", folder=tmp_path, code=EXIT_USAGE)
+    assert sentence == f"{path}: no function matches xyzzy_plugh"
+
+
+@pytest.mark.parametrize("pattern", ["libnosuch*", "libnosuch.so!main"])
+def test_a_module_that_is_not_there_is_said_with_those_that_are(pattern: str, tmp_path: Path) -> None:
+    option = "-f" if "!" in pattern else "-m"
+    path = program("manners_counted", "o1", "-pthread")
+    command = [word for word in recorder(option, pattern, trace=tmp_path / "t.sgt") if word != "-q"]
+    ended = run([*command, path, "2", "2", "5"])
+    assert ended.status == 5
+    modules = pattern.partition("!")[0]
+    assert f"no module matched {modules}; there were {os.path.basename(path)}, " in ended.errors
+    assert "libc.so.6" in ended.errors and "agent" not in ended.errors
 
 
 def test_when_nothing_can_be_hooked_the_reason_is_given(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
-from shadowgraph.errors import ShadowgraphError, StartError
+from shadowgraph.errors import ShadowgraphError
 from shadowgraph.image import Reason
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain, Numbering, process_command
@@ -137,11 +137,8 @@ class Recording:
             try:
                 refuse_agent(self.selection, pid)
                 if not attachment.wanted and not self.selection.names_modules():
-                    raise StartError(
-                        nothing_hooked(
-                            self.selection, self.known_modules, attachment.chosen.executable.path, attachment.refused
-                        )
-                    )
+                    path = attachment.chosen.executable.path
+                    raise nothing_hooked(self.selection, self.known_modules, path, attachment.refused)
                 process = attachment.carry_out(judge)
             finally:
                 attachment.close()
@@ -211,7 +208,7 @@ class Recording:
             pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
         )
         if first and process.hooked == 0 and not self.selection.names_modules():
-            raise StartError(nothing_hooked(self.selection, self.known_modules, process.program, process.refused))
+            raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
         self._add(process)
         ptrace.detach(pid)
 
@@ -438,7 +435,7 @@ class Recording:
             image.drain.arena.header["controller_pid"] = 0
             image.drain.finish(self._now())
             image.drain.arena.answer()
-        for note in [*unmatched(self.selection), *unused(self.capture, self.captured)]:
+        for note in [*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured)]:
             self._note(note)
         build_ids = {known.path: known.image.build_id for known in self.known_modules.all()}
         self.spool.append("metadata", {"build_ids": build_ids})

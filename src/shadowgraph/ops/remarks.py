@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
-from shadowgraph.errors import UsageError
+from shadowgraph.errors import ShadowgraphError, StartError, UsageError
 from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.names import AGENT_SONAME
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.selection import Selection, nearest_names
+from shadowgraph.ops.selection import Rule, Selection, nearest_names
 from shadowgraph.ops.values import Capture
 from shadowgraph.target.modules import read_modules
 
@@ -18,6 +18,9 @@ __all__ = ["largest_library", "nothing_hooked", "refuse_agent", "unmatched", "un
 
 # By which a user may mean the agent's two builds.
 _AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
+
+_MOST_NAMES = 12
+_COMPARED_NAMES = 30_000  # which takes some tenths of a second
 
 
 def refuse_agent(selection: Selection, pid: int) -> None:
@@ -30,16 +33,20 @@ def refuse_agent(selection: Selection, pid: int) -> None:
             raise UsageError(f"{rule.text}: nothing of {rule.module_text} can be hooked: {reason}")
 
 
-def nothing_hooked(selection: Selection, known_modules: KnownModules, program: str, refused: dict[Reason, int]) -> str:
-    """Why no function of a program is left to be hooked, in one sentence."""
+def nothing_hooked(
+    selection: Selection, known_modules: KnownModules, program: str, refused: dict[Reason, int]
+) -> ShadowgraphError:
+    """Why no function of a program is left to be hooked: a pattern that means nothing, or what cannot be."""
     wanted = [rule.text for rule in selection.rules if rule.include]
     if wanted and not selection.matched & set(wanted):
         names = (name for known in known_modules.all() for name in known.readable_names())
-        return f"{program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}"
+        return UsageError(f"{program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}")
     which = f"that match {', '.join(wanted)}" if wanted else "chosen"
     why = max(refused, key=lambda reason: refused[reason], default=None)
     reason = SENTENCES[why] if why is not None else "none is left"
-    return f"{program}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
+    return StartError(
+        f"{program}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
+    )
 
 
 def largest_library(known_modules: KnownModules, ids: FunctionIds) -> str:
@@ -53,15 +60,23 @@ def largest_library(known_modules: KnownModules, ids: FunctionIds) -> str:
     return max(sizes, key=lambda name: sizes[name], default="")
 
 
-def unmatched(selection: Selection) -> list[str]:
-    """A note for each rule that matched no function."""
-    notes = []
-    for rule in selection.rules:
-        if rule.text not in selection.matched:
-            ours = rule.include and rule.module is not None and rule.module(AGENT_PATH.name)
-            hint = "; Shadowgraph's own code is never traced" if ours else ""
-            notes.append(f"no function matched {rule.text}{hint}")
-    return notes
+def unmatched(selection: Selection, known_modules: KnownModules) -> list[str]:
+    """A note for each rule that matched no function: what there was instead."""
+    return [_why_unmatched(rule, known_modules) for rule in selection.rules if rule.text not in selection.matched]
+
+
+def _why_unmatched(rule: Rule, known_modules: KnownModules) -> str:
+    if rule.include and rule.module is not None and rule.module(AGENT_PATH.name):
+        return f"no function matched {rule.text}; Shadowgraph's own code is never traced"
+    modules = {os.path.basename(known.path): known for known in known_modules.all() if not is_agent_path(known.path)}
+    there = [known for name, known in modules.items() if rule.wants_module(name)]
+    if not there:
+        others = f" and {len(modules) - _MOST_NAMES:,} more" if len(modules) > _MOST_NAMES else ""
+        return f"no module matched {rule.module_text}; there were {', '.join(list(modules)[:_MOST_NAMES])}{others}"
+    # Names that were not read to choose by are not read to give advice: the program has ended, and its user waits.
+    names = [name for known in there if "functions" in vars(known) for name in known.readable_names()]
+    near = nearest_names([rule.text], names) if len(names) < _COMPARED_NAMES else ""
+    return f"no function matched {rule.text}{near}"
 
 
 def unused(capture: Capture, captured: int) -> list[str]:
