@@ -100,6 +100,26 @@ def test_a_recorder_killed_at_any_moment_leaves_what_it_wrote(start: list[str], 
             assert trace.metadata["state"] == "recovered" or calls["leaf"] == ROUNDS * THREADS * 100
 
 
+@pytest.mark.parametrize(
+    "start", [["env"], ["sh", "-c", 'exec 2>/dev/null; "$@"; exit $?', "sh"]], ids=["in its place", "as a child"]
+)
+def test_an_executed_program_outlives_a_recorder_that_is_killed_while_it_enters_it(
+    start: list[str], tmp_path: Path
+) -> None:
+    command = start + counted()
+    whole = moments_of(command, tmp_path)
+    first, last = whole.entering
+    assert whole.begun < first < last
+    results = kill_at("recorder", tmp_path, some(first, last, 10), command)
+    seen = Counter(killed.stage for killed in results)
+    for killed in results:
+        if killed.stage == "entering, bound":  # it stood there with the recorder's registers or breakpoint
+            assert killed.output in ("", OUTPUT)
+        else:
+            assert (killed.output, STATUS in killed.others) == (OUTPUT, True), killed
+    assert seen["entering"] >= 3, seen
+
+
 @contextmanager
 def waiting_half_way(tmp_path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int, Path, Path]]:
     """A recorded program whose threads wait half-way for a file: recorder, program, that file, the trace."""

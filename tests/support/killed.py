@@ -24,17 +24,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Killed", "kill_at"]
+__all__ = ["STAGES", "Killed", "kill_at"]
 
 _PR_SET_CHILD_SUBREAPER = 36
+
+# What is done at a moment: an executed program is being entered, and dies with the recorder if it is bound to it.
+STAGES = ("", "entering", "entering, bound")
+_COUNTS = struct.Struct("<5q")  # moments; when the program was let go, entering was first and last seen; the stage
 
 
 @dataclass(frozen=True)
 class Killed:
     """One recording. Statuses are as a shell sees them; ``begun`` and ``moments`` count moments.
 
-    ``begun`` is the one at which the program was let go, 0 if it never was. ``others`` are the statuses of the
-    recorder's orphans: the program, if it outlived the recorder, and the recorder's own helper.
+    ``begun`` is the one at which the program was let go, 0 if it never was; ``entering`` the first and the last one at
+    which a program was entered that another one had executed. ``stage`` is what the last moment found (STAGES).
+    ``others`` are the statuses of the recorder's orphans: the program, if it outlived the recorder, and the recorder's
+    own helper.
     """
 
     trace: str
@@ -43,6 +49,8 @@ class Killed:
     others: list[int]
     begun: int
     moments: int
+    entering: list[int]
+    stage: str
 
 
 def kill_at(whom: str, folder: Path, moments: Sequence[int], program: Sequence[str]) -> list[Killed]:
@@ -64,17 +72,20 @@ class _Moments:
     def __init__(self, whom: str, moment: int) -> None:
         self._whom, self._moment = whom, moment
         self._program = 0
-        self._shared = mmap.mmap(-1, 16)
+        self._stage = 0
+        self._shared = mmap.mmap(-1, _COUNTS.size)
 
-    def counts(self) -> tuple[int, int]:
-        """Moments so far, and the one at which the program was let go."""
-        moments, begun = struct.unpack("<qq", self._shared[:])
-        return moments, begun
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """See _COUNTS."""
+        moments, begun, first, last, stage = _COUNTS.unpack(self._shared[:])
+        return moments, begun, first, last, stage
 
     def pass_one(self) -> None:
         """The next moment has come."""
-        moments, begun = self.counts()
-        self._shared[:] = struct.pack("<qq", moments + 1, begun)
+        moments, begun, first, last, _ = self.counts()
+        if self._stage:
+            first, last = first or moments + 1, moments + 1
+        self._shared[:] = _COUNTS.pack(moments + 1, begun, first, last, self._stage)
         if moments + 1 == self._moment:
             victim = os.getpid() if self._whom == "recorder" else self._program
             try:
@@ -84,6 +95,7 @@ class _Moments:
 
     def watch(self) -> None:
         """Count what the recorder in this process does."""
+        from shadowgraph.ops.recording import Recording
         from shadowgraph.target import launch, memory, ptrace
         from shadowgraph.trace.folder import NewTrace
         from shadowgraph.trace.spool_writer import SpoolWriter
@@ -95,17 +107,31 @@ class _Moments:
             (SpoolWriter, "_write"),
         ):
             self._count_calls_of(owner, name)
-        start, keep = launch.launch, NewTrace.keep
+        start, keep, enter, set_options = launch.launch, NewTrace.keep, Recording._enter, ptrace.set_options
 
         def started(*arguments: Any) -> int:
             self._program = start(*arguments)
             return self._program
 
         def kept(trace: NewTrace) -> None:
-            self._shared[8:] = struct.pack("<q", self.counts()[0])
+            moments, _, *rest = self.counts()
+            self._shared[:] = _COUNTS.pack(moments, moments, *rest)
             keep(trace)
 
+        def entered(recording: Recording, pid: int, *, first: bool = False) -> None:
+            self._stage = 0 if first else 1
+            try:
+                enter(recording, pid, first=first)
+            finally:
+                self._stage = 0
+
+        def bound(tid: int, options: int) -> None:
+            set_options(tid, options)
+            if self._stage:
+                self._stage = 2 if options & ptrace.OPTION_EXIT_KILL else 1
+
         launch.launch, NewTrace.keep = started, kept  # type: ignore[method-assign,assignment]
+        Recording._enter, ptrace.set_options = entered, bound  # type: ignore[method-assign,assignment]
 
     def _count_calls_of(self, owner: Any, name: str) -> None:
         original = getattr(owner, name)
@@ -152,8 +178,8 @@ def _run_one(whom: str, moment: int, trace: Path, program: list[str]) -> Killed:
             others.append(_shell_status(os.wait()[1]))
         except ChildProcessError:
             break
-    last, begun = moments.counts()
-    return Killed(str(trace), output, own, others, begun, last)
+    last, begun, *entering, stage = moments.counts()
+    return Killed(str(trace), output, own, others, begun, last, entering, STAGES[stage])
 
 
 def _shell_status(status: int) -> int:

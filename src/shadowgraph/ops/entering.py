@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.hooks import hook, restore
+from shadowgraph.agent.hooks import Hooks, Request, hook, restore
 from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason, lookup_dynamic
@@ -22,6 +23,7 @@ from shadowgraph.ops.recorder_slot import take_recorder_slot
 from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture
+from shadowgraph.patch import ModulePlan
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module, read_modules
@@ -45,6 +47,9 @@ _CLONE = ("clone", layout.FLAG_CLONE, 0)
 _EXIT_FUNCTIONS = (("_exit", layout.FLAG_EXIT, 0), ("_Exit", layout.FLAG_EXIT, 0))
 _LOADER_NOTE = "_dl_debug_state"
 
+# What is held while a thread of a program is borrowed, or its code is being written.
+Guard = Callable[[], AbstractContextManager[None]]
+
 
 def enter(
     tid: int,
@@ -55,21 +60,31 @@ def enter(
     ids: FunctionIds,
     *,
     follow: bool,
+    guard: Guard = nullcontext,
 ) -> EnteredProcess:
     """Load the agent into the process of a stopped thread at the program's entry point, and hook what is chosen.
 
-    Everything is planned and checked before the first byte is changed.
+    Everything is planned and checked before the first byte is changed. ``guard`` is held while the thread is borrowed.
     """
     memory = Memory(tid)
     try:
-        with lifted(tid), RemoteThread(tid, memory) as thread:
-            chosen = choose(memory, thread.call, selection, known_modules, follow=follow)
-            agent = inject(thread, complete(settings, chosen, known_modules, selection), *chosen.caller)
+        asked: dict[int, int] = {}
+        chosen = choose(memory, lambda address: asked.setdefault(address, 0), selection, known_modules, follow=follow)
+        if asked:
+            with guard(), RemoteThread(tid, memory) as thread:
+                asked = {address: thread.call(address) for address in asked}
+            chosen = choose(memory, asked.__getitem__, selection, known_modules, follow=follow)
+        refused: dict[Reason, int] = {}
+        planned = [_planned(choice, capture, ids, refused) for choice in chosen.choices.values()]
+        settings = complete(settings, chosen, known_modules, selection)
+        with guard(), lifted(tid), RemoteThread(tid, memory) as thread:
+            agent = inject(thread, settings, *chosen.caller)
             take_recorder_slot(agent, selection)
             tell_runtimes(memory, chosen.modules, known_modules, agent)
-            process = EnteredProcess(tid, agent, chosen.executable.path)
-            for choice in chosen.choices.values():
-                hook_choice(thread, choice, capture, agent, ids, process)
+            process = EnteredProcess(tid, agent, chosen.executable.path, refused=refused)
+            for one in planned:
+                if one is not None:
+                    one.hook(thread, process)
         return process
     finally:
         memory.close()
@@ -258,16 +273,27 @@ def tell_runtimes(memory: Memory, modules: list[Module], known_modules: KnownMod
             memory.write(address + known.bias(module), agent.zones["resolver"].to_bytes(8, "little"))
 
 
-def hook_choice(
-    thread: RemoteThread, choice: Choice, capture: Capture, agent: Agent, ids: FunctionIds, process: EnteredProcess
-) -> None:
-    """Hook the chosen rows of one module, and count what cannot be."""
-    request = request_hooks(choice, capture, ids, process.refused)
-    if request is not None:
-        bias = choice.known.bias(choice.module)
-        plan = choice.known.plan(request.rows).for_rows(request.rows)
-        hooks = hook(thread, choice.module, bias, plan, request, agent)
-        count_hooks(hooks, request, process)
+@dataclass(frozen=True)
+class _Planned:
+    """What is to be hooked of one module."""
+
+    choice: Choice
+    request: Request
+    plan: ModulePlan
+
+    def hook(self, thread: RemoteThread, process: EnteredProcess) -> None:
+        """Hook it."""
+        module = self.choice.module
+        hooks = hook(thread, module, self.choice.known.bias(module), self.plan, self.request, process.agent)
+        count_hooks(hooks, self.request, process)
+
+
+def _planned(choice: Choice, capture: Capture, ids: FunctionIds, refused: dict[Reason, int]) -> _Planned | None:
+    """The chosen rows of one module that can be hooked; counts what cannot be."""
+    request = request_hooks(choice, capture, ids, refused)
+    if request is None:
+        return None
+    return _Planned(choice, request, choice.known.plan(request.rows).for_rows(request.rows))
 
 
 def hook_modules(
@@ -277,26 +303,32 @@ def hook_modules(
     capture: Capture,
     known_modules: KnownModules,
     ids: FunctionIds,
+    guard: Guard = nullcontext,
 ) -> None:
     """Hook what is wanted of modules that have been loaded since; their code has not run yet.
 
-    ``tid`` is the stopped thread that loads them.
+    ``tid`` is the stopped thread that loads them. ``guard`` is held while it is borrowed.
     """
     memory = Memory(process.pid)
     try:
         known = {(hooks.module.path, hooks.module.base): hooks for hooks in process.hooks}
-        with RemoteThread(tid, memory) as thread:
-            for module in read_modules(process.pid):
-                hooks = known.get((module.path, module.base))
-                if hooks is not None:
-                    restore(thread, hooks)
-                if hooks is not None or is_agent(module):
-                    continue
-                if not selection.touches(module.name):
-                    continue
-                choice = _choose_in(module, known_modules.get(module), selection, is_executable=False)
-                if choice.flags:
-                    _add_own_hooks({module.path: choice}, [module], known_modules, follow=False)
-                    hook_choice(thread, choice, capture, process.agent, ids, process)
+        again: list[Hooks] = []
+        planned: list[_Planned | None] = []
+        for module in read_modules(process.pid):
+            hooks = known.get((module.path, module.base))
+            if hooks is not None:
+                again.append(hooks)
+            if hooks is not None or is_agent(module) or not selection.touches(module.name):
+                continue
+            choice = _choose_in(module, known_modules.get(module), selection, is_executable=False)
+            if choice.flags:
+                _add_own_hooks({module.path: choice}, [module], known_modules, follow=False)
+                planned.append(_planned(choice, capture, ids, process.refused))
+        with guard(), RemoteThread(tid, memory) as thread:
+            for hooks in again:
+                restore(thread, hooks)
+            for one in planned:
+                if one is not None:
+                    one.hook(thread, process)
     finally:
         memory.close()

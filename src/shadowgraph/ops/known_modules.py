@@ -162,3 +162,7 @@ class KnownModules:
     def all(self) -> list[KnownModule]:
         """All modules met so far."""
         return list(self._known.values())
+
+    def build_ids(self) -> dict[str, str]:
+        """The build id of each of them by path."""
+        return {known.path: known.image.build_id for known in self.all()}

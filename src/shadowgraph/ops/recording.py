@@ -7,6 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,11 +180,9 @@ class Recording:
 
     def _abandon(self, pid: int) -> None:
         """The program could not be entered: nothing of it has run yet, so it is ended rather than left untraced."""
-        try:
+        with suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
 
     def _now(self) -> int:
         return read_ticks() - self.tick_base
@@ -197,16 +197,16 @@ class Recording:
                 image.drain.arena.beat()
 
     def _enter(self, pid: int, *, first: bool = False) -> None:
-        """Enter a program that has just been exec'ed, and let it run."""
+        """Enter a program that has just been exec'ed, and let it run. Until then the first dies with us."""
+        guard = nullcontext if first else partial(ptrace.dying_with_us, pid)
         if not first:
-            ptrace.set_options(pid, ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
             vet_process(pid)
-        launch.run_to_entry(pid)
+        with guard():
+            launch.run_to_entry(pid)
         if first:
             refuse_agent(self.selection, pid)
-        process = enter(
-            pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
-        )
+        what = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
+        process = enter(pid, *what, follow=self.follow, guard=guard)
         if first and process.hooked == 0 and not self.selection.names_modules():
             raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
         self._add(process)
@@ -357,7 +357,8 @@ class Recording:
         ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
         ptrace.stop(tid)
         try:
-            hook_modules(tid, image.process, self.selection, self.capture, self.known_modules, self.ids)
+            what = (self.selection, self.capture, self.known_modules, self.ids)
+            hook_modules(tid, image.process, *what, partial(ptrace.dying_with_us, tid))
             self.traced |= image.process.traced
             self.captured += self.ids.append_new(self.spool)
         finally:
@@ -413,10 +414,8 @@ class Recording:
     def _leave(self) -> None:
         """Take the hooks out of what runs on."""
         for tid in list(self._execs):
-            try:
+            with suppress(ShadowgraphError, OSError):  # it has ended
                 self._let_go(tid)
-            except (ShadowgraphError, OSError):
-                continue  # it has ended
         for image in self.images:
             from shadowgraph.ops.leaving import Leaving
 
@@ -437,8 +436,7 @@ class Recording:
             image.drain.arena.answer()
         for note in [*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured)]:
             self._note(note)
-        build_ids = {known.path: known.image.build_id for known in self.known_modules.all()}
-        self.spool.append("metadata", {"build_ids": build_ids})
+        self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})
         end: dict[str, Any] = {"tick": self._now(), "reason": "stopped" if self.stop else "exited"}
         if self._status is not None:
             end["status"] = os.waitstatus_to_exitcode(self._status)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from shadowgraph.errors import StartError
@@ -24,6 +26,7 @@ __all__ = [
     "cont",
     "cont_to_system_call",
     "detach",
+    "dying_with_us",
     "event_of",
     "get_extended_state",
     "get_registers",
@@ -130,6 +133,20 @@ def seize(tid: int, options: int = 0) -> None:
 def set_options(tid: int, options: int) -> None:
     """Replace the options of a stopped thread; they end with detach()."""
     _request(_SETOPTIONS, tid, 0, options)
+
+
+@contextmanager
+def dying_with_us(tid: int, options: int = OPTION_MARK_SYSTEM_CALLS) -> Iterator[None]:
+    """While this holds, a stopped thread that was seized with these options dies with us.
+
+    For the moments in which its registers or its code are not its own: were we killed, it would go on with them.
+    """
+    set_options(tid, options | OPTION_EXIT_KILL)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):  # it has ended
+            set_options(tid, options)
 
 
 def why_not(tid: int, error: OSError) -> str:
