@@ -162,9 +162,10 @@ struct sg_replay_names {
 };
 
 struct sg_replay_options {
-    int64_t from, to; /* nanoseconds: what happens at from or later, and before to, is shown */
-    uint32_t depth;   /* calls of smaller depth are shown */
-    int32_t switches; /* say when another thread goes on */
+    int64_t from, to;   /* nanoseconds: what happens at from or later, and before to, is shown */
+    uint32_t depth;     /* calls of smaller depth are shown */
+    int32_t switches;   /* say when another thread goes on */
+    int32_t timestamps; /* begin each line with its time */
 };
 
 /* Captured values of a batch as Arrow string columns; offsets are NULL where the trace has none. */

@@ -12,6 +12,7 @@
 #define DEEPEST_INDENT 200
 #define LONGEST_TEXT (64 * 1024)
 #define DURATION_WIDTH 12
+#define SECONDS_WIDTH 6
 
 static const struct {
     int64_t above;
@@ -113,6 +114,31 @@ static void put_duration(struct lines *lines, int64_t nanoseconds)
         put_spaces(lines, (int)(DURATION_WIDTH - (lines->at - begin)));
 }
 
+/* The time since the start of the trace, in seconds with nine decimals, if it is asked for. */
+static void put_time(struct lines *lines, int64_t nanoseconds)
+{
+    char digits[32];
+    int length = 0;
+    bool negative = nanoseconds < 0;
+    uint64_t rest = negative ? -(uint64_t)nanoseconds : (uint64_t)nanoseconds;
+
+    if (!lines->timestamps)
+        return;
+    while (rest || length < 11) {
+        if (length == 9)
+            digits[length++] = '.';
+        digits[length++] = (char)('0' + rest % 10);
+        rest /= 10;
+    }
+    if (negative)
+        digits[length++] = '-';
+    if (length < SECONDS_WIDTH + 10)
+        put_spaces(lines, SECONDS_WIDTH + 10 - length);
+    while (length)
+        *lines->at++ = digits[--length];
+    put(lines, "  ", 2);
+}
+
 static void put_indent(struct lines *lines, uint16_t depth)
 {
     put(lines, "|  ", 3);
@@ -173,6 +199,7 @@ static void put_place(struct lines *lines, const struct sg_replay_names *names, 
 void write_entry(struct lines *lines, const struct sg_replay_names *names, const char *label,
                  const struct replay_call *call)
 {
+    put_time(lines, call->start);
     put_string(lines, label);
     put_spaces(lines, 2 + DURATION_WIDTH);
     put_indent(lines, call->depth);
@@ -185,6 +212,7 @@ void write_entry(struct lines *lines, const struct sg_replay_names *names, const
 void write_leaf(struct lines *lines, const struct sg_replay_names *names, const char *label,
                 const struct replay_call *call)
 {
+    put_time(lines, call->start);
     put_string(lines, label);
     put_duration(lines, call->end - call->start);
     put_indent(lines, call->depth);
@@ -204,6 +232,7 @@ void write_exit(struct lines *lines, const struct sg_replay_names *names, const 
 {
     struct text name = name_of(names, call->function);
 
+    put_time(lines, call->end);
     put_string(lines, label);
     put_duration(lines, call->end - call->start);
     put_indent(lines, call->depth);

@@ -320,7 +320,7 @@ static bool do_event(struct sg_replay *replay, int32_t number, struct lines *lin
  */
 int32_t sg_replay_run(struct sg_replay *replay, char *buffer, int64_t size, int64_t *written, int32_t *cursor)
 {
-    struct lines lines = {buffer, buffer + size};
+    struct lines lines = {buffer, buffer + size, replay->options.timestamps};
     int32_t status = DONE;
 
     while (replay->heap_count) {

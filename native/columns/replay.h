@@ -25,6 +25,7 @@ struct replay_call {
 struct lines {
     char *at;
     char *end;
+    bool timestamps; /* each line of a call begins with the time of what it says */
 };
 
 bool lines_have_room(const struct lines *lines, const struct sg_replay_names *names, const struct replay_call *call);

@@ -134,6 +134,30 @@ def test_depth_and_time_cut_what_is_shown(tmp_path: Path) -> None:
     assert len(body(run("replay", tmp_path / "a.sgt", "--time", "-200ns").lines)) == 3
 
 
+def test_timestamps_are_times_that_can_be_aimed_at(tmp_path: Path) -> None:
+    first = 12_345_000_000_007
+    calls = [Call(7, 0, 2_000_000_000, 1), Call(1_000, 1, 999, 2), Call(1_500, 2, 10, 3), Call(first, 0, 20, 2)]
+    lines = replay(Recording({0: calls}), tmp_path / "a.sgt", "--timestamps")
+    assert lines[2:] == [
+        "#       SECONDS        TID      DURATION                  FUNCTION CALLS",
+        "#          |            |        |   |                     |   |   |   |",
+        "     0.000000007      200)               |  f1() {",
+        "     0.000001000      200)               |    f2() {",
+        "     0.000001500      200)   0.010 us    |      f3();",
+        "     0.000001999      200)   0.999 us    |    } /* f2 */",
+        "     2.000000007      200) $ 2000000 us  |  } /* f1 */",
+        " 12345.000000007      200)   0.020 us    |  f2();",
+    ]
+    plain = body(run("replay", tmp_path / "a.sgt").lines)
+    assert [line[18:] for line in body(lines)] == plain
+    times = [line.split()[0] for line in body(lines)]
+    for at in range(len(times)):
+        behind = body(run("replay", tmp_path / "a.sgt", "-t", "--time", f"{times[at]}-").lines)
+        before = body(run("replay", tmp_path / "a.sgt", "-t", "--time", f"-{times[at]}").lines)
+        assert [line.split()[0] for line in before] == times[:at]
+        assert [line.split()[0] for line in behind] == times[at:]
+
+
 def test_threads_are_chosen_by_tid_or_name(tmp_path: Path) -> None:
     recording = Recording({n: simulate_calls(n, 20) for n in range(3)}, thread_names={0: "main", 1: "io", 2: "io"})
     replay(recording, tmp_path / "a.sgt")

@@ -17,7 +17,13 @@ __all__ = ["command"]
 @click.command("replay")
 @trace_argument
 @click.option("--thread", "threads", multiple=True, metavar="TID|NAME", help="Show this thread alone (repeatable).")
-@click.option("--time", "span", metavar="FROM-TO", help="Show what happens in this time, like 10ms-20ms or 1.5s-.")
+@click.option("-t", "--timestamps", is_flag=True, help="Show the time of each line, in seconds, as --time takes it.")
+@click.option(
+    "--time",
+    "span",
+    metavar="FROM-TO",
+    help="Show what happens in this time, like 10ms-20ms, 1.5s- or 0.001234567-0.002 (seconds, as -t shows them).",
+)
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Show the outer N levels of calls.")
 @click.option("--no-switches", is_flag=True, help="Do not say when another thread goes on.")
 @name_options
@@ -25,6 +31,7 @@ def command(
     trace: str | None,
     *,
     threads: tuple[str, ...],
+    timestamps: bool,
     span: str | None,
     depth: int | None,
     no_switches: bool,
@@ -35,7 +42,7 @@ def command(
 
     The layout is that of the kernel's function_graph tracer. Marks before a duration: + more than 10 us, ! more than
     100 us, # more than 1 ms, * more than 10 ms, @ more than 100 ms, $ more than 1 s. Times count from the start of the
-    trace.
+    trace: -t shows where to aim --time.
 
     TRACE is a folder made by `record`; by default the newest *.sgt in the current folder.
     """
@@ -47,7 +54,7 @@ def command(
     begin, end = parse_time_range(span) if span else (None, None)
     with open_named(trace) as opened:
         chosen = _find_threads(opened, threads) if threads else None
-        choice = Choice(begin, end, depth, chosen, not no_switches)
+        choice = Choice(begin, end, depth, chosen, not no_switches, timestamps)
         output = Output()
         write_replay(output, opened, Names(opened, raw=raw_names, lines=lines), choice)
         output.flush()

@@ -112,6 +112,7 @@ class ReplayOptions(ctypes.Structure):
         ("end", ctypes.c_int64),
         ("depth", ctypes.c_uint32),
         ("switches", ctypes.c_int32),
+        ("timestamps", ctypes.c_int32),
     ]
 
 

@@ -25,29 +25,38 @@ _FIRST_BUFFER = 64 << 10
 _BUFFER = 4 << 20
 _DONE, _NEEDS_BATCH, _BUFFER_FULL = range(3)
 
-_HEADER = """\
-# tracer: function_graph
-#
-#    TID      DURATION                  FUNCTION CALLS
-#     |        |   |                     |   |   |   |"""
+_HEADER = ["# tracer: function_graph", "#"]
+_TIME_COLUMN = ["#       SECONDS   ", "#          |      "]
+_COLUMNS_HEADER = [
+    "#    TID      DURATION                  FUNCTION CALLS",
+    "#     |        |   |                     |   |   |   |",
+]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a trace is shown: times in nanoseconds, None for no bound; ``depth`` levels; these threads or all."""
+    """What of a trace is shown: times in nanoseconds, None for no bound; ``depth`` levels; these threads or all.
+
+    ``timestamps`` begins each line with its time, in seconds since the start of the trace.
+    """
 
     begin: int | None = None
     end: int | None = None
     depth: int | None = None
     threads: frozenset[int] | None = None
     switches: bool = True
+    timestamps: bool = False
 
 
 def write_replay(output: Output, trace: Trace, names: Names, choice: Choice) -> None:
     """Write all lines, the first ones as soon as they are known; memory does not grow with the trace."""
     for line in loss_lines(trace):
         output.line(f"# {line}")
-    output.line(_HEADER)
+    titles = _COLUMNS_HEADER
+    if choice.timestamps:
+        titles = [time + title.replace("#", " ") for time, title in zip(_TIME_COLUMN, titles, strict=True)]
+    for line in [*_HEADER, *titles]:
+        output.line(line)
     output.flush()
     told = len(trace.problems)
     with _Replay(trace, names, choice) as replay:
@@ -73,7 +82,7 @@ class _Replay:
         self._tables = _name_tables(names)
         self._native = library()
         depth = (1 << 31) if choice.depth is None else choice.depth
-        options = ReplayOptions(self._begin, self._end, depth, choice.switches)
+        options = ReplayOptions(self._begin, self._end, depth, choice.switches, choice.timestamps)
         native_names = ReplayNames(*(address(table) for table in self._tables), len(self._tables[1]) - 1)
         self._state = self._native.sg_replay_create(ctypes.byref(native_names), ctypes.byref(options), len(spans))
         if not self._state:
