@@ -200,6 +200,11 @@ CONDITIONS = st.recursive(
 )
 
 
+def thoroughly(examples: int) -> hypothesis.settings:
+    """So many examples, however long a busy machine takes to make them up."""
+    return hypothesis.settings(max_examples=examples, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+
+
 def _check(tree: ast.expr, call: Call) -> None:
     text = ast.unparse(ast.fix_missing_locations(tree))
     try:
@@ -210,25 +215,25 @@ def _check(tree: ast.expr, call: Call) -> None:
     assert decide(predicate, call) == predicate_oracle.holds(text, call, memory()), text
 
 
-@hypothesis.settings(max_examples=800)
+@thoroughly(800)
 @given(CONDITIONS, calls())
 def test_any_predicate_decides_as_python_does(tree: ast.expr, call: Call) -> None:
     _check(tree, call)
 
 
-@hypothesis.settings(max_examples=600)
+@thoroughly(600)
 @given(_compared(NUMBERS, 1), calls())
 def test_any_comparison_of_whole_numbers_decides_as_python_does(tree: ast.expr, call: Call) -> None:
     _check(tree, call)
 
 
-@hypothesis.settings(max_examples=400)
+@thoroughly(400)
 @given(_compared(FLOAT_SIDES, 1), calls())
 def test_any_comparison_of_doubles_decides_as_python_does(tree: ast.expr, call: Call) -> None:
     _check(tree, call)
 
 
-@hypothesis.settings(max_examples=400)
+@thoroughly(400)
 @given(TEXT_TESTS, calls(pointers=True))
 def test_any_test_of_a_string_decides_as_python_does(tree: ast.expr, call: Call) -> None:
     _check(tree, call)
