@@ -44,6 +44,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("call_cost", "What a call costs the program", ("--runs", "1", "--rounds", "6")),
+    Benchmark("predicate_cost", "What it costs to ask whether a call matters"),
     Benchmark("against_peers", "What a recorded call costs elsewhere", ("--runs", "1", "--rounds", "5")),
     Benchmark("start_up", "What starting costs", ("--runs", "4")),
     Benchmark("draining", "Taking records from a running program", ("--runs", "1", "--calls", "1e7")),

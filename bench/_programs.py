@@ -21,6 +21,7 @@ __all__ = [
     "Variant",
     "build_calls",
     "build_flood",
+    "build_predicates",
     "build_thousand",
 ]
 
@@ -85,6 +86,16 @@ def build_thousand() -> Path:
     source.write_text("\n".join([*lines, "int main(void) { return function_0(0); }", ""]))
     _run([*_compiler(None), "-O1", str(source)], program)
     return program
+
+
+def build_predicates() -> Path:
+    """Build the agent's evaluator of predicates as a library, with the agent's own options."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    library = OUTPUT / "predicates.so"
+    options = ["-std=c11", "-O2", "-fPIC", "-ffreestanding", "-fno-stack-protector", "-mgeneral-regs-only"]
+    includes = [f"-I{ROOT / 'native' / 'include'}", f"-I{ROOT / 'native' / 'agent'}"]
+    _run([*_compiler(None), *options, *includes, "-shared", "-nostdlib", "predicates.c"], library)
+    return library
 
 
 def _compiler(name: str | None) -> list[str]:

@@ -17,6 +17,7 @@ sys.path.insert(0, str(BENCH))
 
 import _lines  # noqa: E402
 import coverage  # noqa: E402
+import predicate_cost  # noqa: E402
 from _calls import Figures, Load, record, run  # noqa: E402
 from _coverage_lines import coverage_line  # noqa: E402
 from _programs import build_calls  # noqa: E402
@@ -136,3 +137,10 @@ def test_an_unknown_benchmark_is_one_sentence() -> None:
     done = subprocess.run([sys.executable, str(BENCH), "no_such"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "there is no benchmark no_such; there are call_cost" in done.stderr
+
+
+def test_predicates_are_timed_where_they_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    predicate_cost.main()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["what"] for line in lines] == [text for text, _, _ in predicate_cost.PREDICATES]
+    assert all(line["evaluation_ns"] > 0 for line in lines)
