@@ -161,6 +161,34 @@ int on_entry(struct sg_call *call)
     assert made.exit is None
 
 
+COPYING = """
+int on_entry(struct sg_call *call)
+{
+    char room[64];
+    memcpy(room, call->data, sg_arg(call, 1));
+    return memcmp(room, "abc", sg_arg(call, 2));
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "gcc -D_FORTIFY_SOURCE=2 -fstack-protector-all -fcf-protection=full",
+        "gcc -fsanitize=address,undefined",
+        "gcc -m32",
+        "clang -D_FORTIFY_SOURCE=2 -fstack-protector-all",
+        "musl-gcc",
+    ],
+)
+def test_what_a_distribution_makes_of_its_compiler_does_no_harm(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = command.split(maxsplit=1)[0]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setenv("CC", command)
+    assert compile_handlers(HEAD + COPYING, "on_entry").obstacles == ()
+
+
 def test_the_example_in_the_header_is_one() -> None:
     comment = (INCLUDE / "shadowgraph" / "ops.h").read_text().partition("*/")[0]
     example = "\n".join(line[7:] for line in comment.splitlines() if line.startswith(" *     "))
@@ -280,6 +308,9 @@ def test_names_that_cannot_be_are_refused(entry: str, exit: str, sentence: str) 
 def test_a_missing_compiler_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler -m64")
     with pytest.raises(UsageError, match=r"^no-such-compiler: there is no such C compiler; install one \(on Debian"):
+        compile_handlers("", "on_entry")
+    monkeypatch.setenv("CC", "gcc '-O2")
+    with pytest.raises(UsageError, match="CC=gcc '-O2: is not a command"):
         compile_handlers("", "on_entry")
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", str(tmp_path))

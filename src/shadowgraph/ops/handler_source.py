@@ -28,13 +28,20 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _INSTALL = "install one (on Debian and Ubuntu: apt install gcc libc6-dev), name yours in CC, or give a shared object"
 _TIME_LIMIT = 300
 
-# For every x86-64 processor. A stack protector, or what stands in for a loop, would be a call of the program's
-# functions. Only the handlers can be seen from outside, so that everything else is bound within the object.
+# For every x86-64 processor, whatever else CC and its distribution have in mind. A stack protector, a checked memcpy,
+# or what stands in for a loop would be a call of the program's functions. Only the handlers can be seen from outside,
+# so that everything else is bound within the object.
 _COMPILE = (
     *("-std=gnu11", "-O2", "-g1", "-Wall", "-fPIC", "-ffreestanding", "-fvisibility=hidden"),
-    *("-fno-stack-protector", "-fcf-protection=none"),
+    *("-m64", "-U_FORTIFY_SOURCE", "-fno-stack-protector", "-fcf-protection=none", "-fno-sanitize=all"),
 )
-_LINK = ("-shared", "-nostdlib", "-Wl,-Bsymbolic,-z,defs,-z,now,-z,noexecstack,--build-id=none")
+_LINK = (
+    "-m64",
+    "-fno-sanitize=all",
+    "-shared",
+    "-nostdlib",
+    "-Wl,-Bsymbolic,-z,defs,-z,now,-z,noexecstack,--build-id=none",
+)
 
 
 def compile_handlers(
@@ -100,7 +107,12 @@ def _prototypes(entry: str, exit: str) -> str:
 
 def _compiler() -> list[str]:
     """The compiler's command: CC, which may carry options of its own, or the first that there is."""
-    if words := shlex.split(os.environ.get("CC", "")):
+    given = os.environ.get("CC", "")
+    try:
+        words = shlex.split(given)
+    except ValueError:
+        raise UsageError(f"CC={given}: is not a command: a quotation mark is not closed") from None
+    if words:
         if shutil.which(words[0]) is None:
             raise UsageError(f"{words[0]}: there is no such C compiler; {_INSTALL}")
         return words
