@@ -75,6 +75,7 @@ def test_places_that_cannot_be_written_to_are_named_with_the_reason(tmp_path: Pa
     for output, said in (
         ("closed/t.sgt", "permission denied"),
         ("p/t.sgt", "not a directory"),
+        ("nowhere/at/all/t.sgt", "there is no folder nowhere/at/all; choose another place with -o"),
         ("x" * 300, "name too long"),
         ("/proc/t.sgt", ""),
     ):

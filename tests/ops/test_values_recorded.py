@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from shadowgraph.ops.values import TYPE_NAMES, parse_rule
 from tests.support.build import compile_files
 from tests.support.counts import read_counts
 from tests.support.manners import recorder, run
@@ -271,3 +273,14 @@ def test_zeros_among_captured_values_do_not_hold_up_the_recording(tmp_path: Path
     counts = read_counts(tmp_path / "t")
     assert counts.values["f"] == [("0, 0", "0")] * 100000
     assert (counts.missed, counts.dropped) == (0, 0)
+
+
+def test_help_page_and_mistakes_name_every_type() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    shown = run([*recorder()[:3], "record", "--help"]).output
+    mistake = run([*recorder("--args", "f(nosuch)"), "true"]).errors
+    for name in TYPE_NAMES:
+        assert parse_rule(f"f({name} x) -> {name}").signature.arguments[0].name == "x"
+        assert f"`{name}`" in page
+        for text in (shown, mistake):
+            assert name in re.split(r"[\s,;.()]+", text), name

@@ -12,6 +12,7 @@ import pytest
 
 import shadowgraph
 from shadowgraph.trace.convert import convert
+from shadowgraph.view.report import SORT_KEYS
 from tests.support.synthetic import Recording, simulate_calls
 
 COMMAND = [sys.executable, "-c", "import sys; from shadowgraph.cli.main import main; main(sys.argv[1:])"]
@@ -55,6 +56,13 @@ def test_lines_fit_the_terminal_and_long_tables_end(folder: Path, columns: int) 
         assert all(len(line) <= columns for line in lines if not line.startswith("(")), view
     lines = on_terminal(columns, "report", folder, NO_COLOR="1")
     assert any(line.startswith("... and 30 more functions") for line in lines)
+
+
+@pytest.mark.parametrize("sort", SORT_KEYS)
+def test_the_column_that_lines_are_sorted_by_is_the_last_to_go(folder: Path, sort: str) -> None:
+    for columns in (100, 50):
+        title = on_terminal(columns, "report", "--sort", sort, folder, NO_COLOR="1")[0].split()
+        assert (sort if sort.startswith("p") else sort.capitalize()) in title
 
 
 def test_colour_only_where_it_is_wanted(folder: Path) -> None:

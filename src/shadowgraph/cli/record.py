@@ -28,6 +28,13 @@ _LARGEST_BUFFER = 64 << 30
 _USUAL_SIZE = 4 << 30
 _DEEPEST = 0xFFFF  # what a record can say (native/include/shadowgraph/records.h)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# All of shadowgraph.ops.values.TYPE_NAMES, which takes too long to import for a help text; a test compares the two.
+_VALUE_TYPES = (
+    "Types are i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool char str (a C string) ptr, and for the same things int8_t "
+    "int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t short int long unsigned uint ulong size_t ssize_t "
+    "off_t intptr_t uintptr_t float double _Bool, char* string cstr (str), pointer void* and whatever else ends in * (ptr). "
+    "_ leaves a value out."
+)
 _TIMES = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -99,7 +106,7 @@ class _OrderedRules(click.Command):
     "values",
     multiple=True,
     metavar="SPEC",
-    help="Capture arguments and results: 'open(str path, i32 flags) -> i32'.",
+    help=f"Capture arguments and results: 'open(str path, i32 flags) -> i32'. {_VALUE_TYPES}",
 )
 @click.option("--auto-args", is_flag=True, help="Capture what debug information says of arguments and results.")
 @click.option("--depth", type=click.IntRange(1, _DEEPEST), help="Trace at most this many nested calls.")

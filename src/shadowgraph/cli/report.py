@@ -70,7 +70,7 @@ def command(
         elif as_csv:
             view.write_csv(output, result, names, shown, lines=lines)
         else:
-            view.write_text(output, opened, result, names, shown, hidden=len(rows) - len(shown))
+            view.write_text(output, opened, result, names, shown, hidden=len(rows) - len(shown), sort=sort)
         output.flush()
         if as_json or as_csv:
             view.write_remarks(opened, counters=as_csv)

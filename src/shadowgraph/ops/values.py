@@ -19,6 +19,7 @@ from shadowgraph.errors import UsageError
 from shadowgraph.ops.selection import Rule, function_rule
 
 __all__ = [
+    "TYPE_NAMES",
     "Capture",
     "Signature",
     "Value",
@@ -35,8 +36,11 @@ _ALIASES = {
     "int": "i32", "short": "i16", "long": "i64", "ssize_t": "i64", "int64_t": "i64", "int32_t": "i32", "off_t": "i64",
     "unsigned": "u32", "uint": "u32", "ulong": "u64", "size_t": "u64", "uint64_t": "u64", "uint32_t": "u32",
     "float": "f32", "double": "f64", "pointer": "ptr", "string": "str", "cstr": "str", "char*": "str", "void*": "ptr",
-    "_Bool": "bool",
+    "_Bool": "bool", "int8_t": "i8", "int16_t": "i16", "uint8_t": "u8", "uint16_t": "u16", "intptr_t": "i64",
+    "uintptr_t": "u64",
 }  # fmt: skip
+# All that stands for a type besides `_` and, for a pointer, whatever ends in `*`.
+TYPE_NAMES = (*sorted(_TYPES), *sorted(_ALIASES))
 _FLOATS = ("f32", "f64")
 INTEGER_REGISTERS, VECTOR_REGISTERS = 6, 8
 
@@ -143,8 +147,8 @@ def _values(text: str, part: str, start: int) -> tuple[Value, ...]:
             kind, name = _type(second), first
         if kind is None or len(words) > 2:
             at = start + piece.start() + len(piece[0]) - len(piece[0].lstrip())
-            known = " ".join(sorted(_TYPES))
-            sentence = f"{item!r} is not a type; types are {known}, and _ leaves a value out"
+            known = " ".join(TYPE_NAMES)
+            sentence = f"{item!r} is not a type; types are {known}, whatever ends in *, and _ to leave a value out"
             raise _mistake(text, at, len(piece[0].strip()), sentence)
         found.append(Value(kind, name))
     return tuple(found)

@@ -69,15 +69,15 @@ def create_folder(path: Path | str, metadata: dict[str, Any], *, force: bool = F
         _make_way(folder, force)
     made = False
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir()
         made = True
         write_manifest(folder, metadata | {"state": RECORDING})
     except OSError as error:
         if made:
             _remove(folder)
-        raise UsageError(
-            f"{folder}: the trace folder cannot be created: {_said(error)}; choose another place with -o"
-        ) from None
+        missing = isinstance(error, FileNotFoundError)
+        why = f"there is no folder {folder.parent}" if missing else _said(error)
+        raise UsageError(f"{folder}: the trace folder cannot be created: {why}; choose another place with -o") from None
     return folder
 
 

@@ -36,15 +36,16 @@ SORT_KEYS = {
 
 # Title, field, and how soon a narrow terminal does without the column.
 _TIMES = [
-    ("Total", "total_ns", 0),
-    ("Self", "self_ns", 0),
-    ("Mean", "mean_ns", 2),
-    ("Min", "min_ns", 6),
-    ("p50", "p50_ns", 4),
-    ("p95", "p95_ns", 5),
-    ("p99", "p99_ns", 3),
-    ("Max", "max_ns", 1),
+    ("Total", "total_ns", 2),
+    ("Self", "self_ns", 1),
+    ("Mean", "mean_ns", 4),
+    ("Min", "min_ns", 8),
+    ("p50", "p50_ns", 6),
+    ("p95", "p95_ns", 7),
+    ("p99", "p99_ns", 5),
+    ("Max", "max_ns", 3),
 ]
+_KINDS = [("Open", "open", 9), ("Unwound", "unwound", 9)]
 _FIELDS = ["calls", *(field for _, field, _ in _TIMES), "open", "unwound"]
 _PLURALS = {"function": "functions", "thread": "threads", "module": "modules", "process": "processes"}
 
@@ -59,16 +60,31 @@ def sort_rows(profile: Profile, names: Names, sort: str) -> list[ProfileRow]:
 
 
 def write_text(
-    output: Output, trace: Trace, profile: Profile, names: Names, rows: list[ProfileRow], *, hidden: int
+    output: Output,
+    trace: Trace,
+    profile: Profile,
+    names: Names,
+    rows: list[ProfileRow],
+    *,
+    hidden: int,
+    sort: str = "self",
 ) -> None:
-    """A table, and below it what is not in it; ``hidden`` lines were left out by a limit."""
-    columns = [Column("Calls", [format_count(row.calls) for row in rows])]
+    """A table, and below it what is not in it; ``hidden`` lines were left out by a limit.
+
+    The column that the lines are sorted by is always there.
+    """
+    by = SORT_KEYS.get(sort)
+
+    def column(title: str, field: str, shown: Callable[[Any], str], spare: int) -> Column:
+        return Column(title, [shown(getattr(row, field)) for row in rows], 0 if field == by else spare)
+
+    columns = [column("Calls", "calls", format_count, 0)]
+    columns += [column(title, field, format_time, spare) for title, field, spare in _TIMES]
     columns += [
-        Column(title, [format_time(getattr(row, field)) for row in rows], spare) for title, field, spare in _TIMES
+        column(title, field, format_count, spare)
+        for title, field, spare in _KINDS
+        if field == by or any(getattr(row, field) for row in profile.rows)
     ]
-    for title, field in (("Open", "open"), ("Unwound", "unwound")):
-        if any(getattr(row, field) for row in profile.rows):
-            columns.append(Column(title, [format_count(getattr(row, field)) for row in rows], 7))
     name_of = _title(profile, names)
     lines, dropped = lay_out(columns, Column(profile.by.capitalize(), [name_of(row) for row in rows]), output.width)
     output.line(output.bold(next(lines)))
