@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +64,25 @@ def test_the_package_itself_loads_the_reader_only_when_it_is_asked_for() -> None
         "assert 'pyarrow' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# What is for reading and planning files that have not been met before, and for processes that run already.
+UNNEEDED = {
+    *(f"shadowgraph.image.{name}" for name in ("cfi", "discover", "return_address", "special", "unwind", "vetting")),
+    *(f"shadowgraph.patch.{name}" for name in ("collisions", "decode", "draft", "jumps", "plan", "relocate")),
+    *("shadowgraph.ops.attaching", "shadowgraph.stack", "iced_x86", "lzma", "numpy.ma", "pyarrow"),
+}
+
+
+def test_recording_what_is_known_loads_neither_planner_nor_decoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    program = PROGRAM.format(arguments=["record", "-q", "-o", str(tmp_path / "t.sgt"), "/bin/true"])
+    program = program.replace('name.partition(".")[0]', "name")
+    for expected in (False, True):  # the first recording reads and plans
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        status, loaded = json.loads(done.stdout.splitlines()[-1])
+        assert status == 0
+        assert (not UNNEEDED & set(loaded)) is expected, UNNEEDED & set(loaded)
+        shutil.rmtree(tmp_path / "t.sgt")

@@ -60,7 +60,7 @@ def tables_of(thunks: ThunkBlock) -> tuple[npt.NDArray[np.void], npt.NDArray[np.
     patches["address"], patches["size"] = thunks.patch_address, thunks.patch_size
     patches["original"], patches["replacement"] = thunks.original, thunks.replacement
     in_place = thunks.kind == PatchKind.CALL
-    owners = np.unique(thunks.patched[in_place])
+    owners = np.array(sorted({*thunks.patched[in_place].tolist()}), np.int64)
     moves = _moves_out(thunks, owners)
     inner = [_start_before(moves, int(address)) for address in thunks.patch_address[in_place].tolist()]
     moves += [(int(a), to, 0) for a, to in zip(thunks.patch_address[in_place].tolist(), inner, strict=True)]
@@ -95,9 +95,9 @@ def _start_before(moves: list[tuple[int, int, int]], address: int) -> int:
 
 def _moves_off_jumps(thunks: ThunkBlock) -> list[tuple[int, int, int]]:
     """Jumps that others lead to by short jumps lie in borrowed bytes: a thread there has begun a call already."""
-    required = np.unique(thunks.requires[(thunks.requires >= 0) & (thunks.patch_size == 2)])
+    required = thunks.requires[(thunks.requires >= 0) & (thunks.patch_size == 2)]
     moves = []
-    for index in required.tolist():
+    for index in sorted({*required.tolist()}):
         address = int(thunks.patch_address[index])
         if thunks.replacement[index, 0] == _JMP and thunks.patch_size[index] == WIDTH:
             distance = int.from_bytes(thunks.replacement[index, 1:].tobytes(), "little", signed=True)

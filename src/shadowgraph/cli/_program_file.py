@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 from shadowgraph.errors import UsageError
 
@@ -33,6 +32,8 @@ def find_program_file(name: str) -> tuple[str, list[str]]:
 
 def _locate(name: str, for_script: str = "") -> str:
     if "/" not in name:
+        import shutil
+
         found = shutil.which(name)
         if found:
             return found

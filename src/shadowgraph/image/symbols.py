@@ -66,7 +66,10 @@ class SymbolTable:
         if not end:
             return np.zeros(0, np.int64)
         offsets = [at for at in _occurrences(self._text, name) if self._text[at + end : at + end + 1] in b"\0@"]
-        return np.flatnonzero(np.isin(self.rows["name"], np.array(offsets, np.uint32)))
+        found = np.zeros(len(self.rows), np.bool_)
+        for offset in offsets:  # few, mostly one or none
+            found |= self.rows["name"] == offset
+        return np.flatnonzero(found)
 
     def names_with(self, text: bytes, before: re.Pattern[bytes], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Positions in ``rows`` of the names that hold ``text`` with a match of ``before`` ending right before it.

@@ -14,7 +14,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Hooks, Request, hook, restore
 from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
 from shadowgraph.errors import StartError
-from shadowgraph.image import Reason, lookup_dynamic
+from shadowgraph.image import Reason
 from shadowgraph.image.runtimes import V8_RESOLVER
 from shadowgraph.ops.choices import Choice, Chosen, EnteredProcess
 from shadowgraph.ops.function_ids import FunctionIds
@@ -196,7 +196,7 @@ def _search_order(executable: Module, modules: list[Module], known_modules: Know
 def _look_up(name: str, order: list[Module], known_modules: KnownModules) -> tuple[Module, int] | None:
     for module in order:
         known = known_modules.get(module)
-        address = lookup_dynamic(known.image, name)
+        address = known.exported(name)
         if address is not None:
             return module, address + known.bias(module)
     return None
@@ -234,7 +234,7 @@ def _add_own_hooks(
         wanted = [_CLONE, *_EXIT_FUNCTIONS, *(_EXEC_FUNCTIONS if follow else ())] if _is_c_library(module) else []
         wanted += [(_LOADER_NOTE, layout.FLAG_LOADED, 0)] if _is_loader(module) else []
         for name, flag, variant in wanted:
-            address = lookup_dynamic(known.image, name)
+            address = known.exported(name)
             row = -1 if address is None else _row_at(known, address)
             if row >= 0:
                 choice = choices.setdefault(module.path, Choice(module, known))
@@ -253,7 +253,7 @@ def complete(settings: Settings, chosen: Chosen, known_modules: KnownModules, se
     modules = chosen.modules
     note = 0
     for module in modules:
-        address = lookup_dynamic(known_modules.get(module).image, "_r_debug") if _is_loader(module) else None
+        address = known_modules.get(module).exported("_r_debug") if _is_loader(module) else None
         if address is not None:
             note = address + known_modules.get(module).bias(module)
     return replace(
@@ -268,7 +268,7 @@ def tell_runtimes(memory: Memory, modules: list[Module], known_modules: KnownMod
     """Where a runtime can be told how to find true return addresses, tell it, unless somebody else has."""
     for module in modules:
         known = known_modules.get(module)
-        address = lookup_dynamic(known.image, V8_RESOLVER)
+        address = known.exported(V8_RESOLVER)
         if address is not None and memory.read_word(address + known.bias(module)) == 0:
             memory.write(address + known.bias(module), agent.zones["resolver"].to_bytes(8, "little"))
 

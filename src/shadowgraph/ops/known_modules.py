@@ -16,6 +16,7 @@ from shadowgraph.image import (
     Import,
     Reason,
     demangle,
+    lookup_dynamic,
     open_image,
     read_imports,
 )
@@ -53,6 +54,7 @@ class KnownModule:
     cache: ModuleCache = field(default_factory=ModuleCache)
     _plan: ModulePlan | None = None
     refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    _exported: dict[str, int | None] = field(default_factory=dict)
 
     @cached_property
     def image(self) -> Image:
@@ -124,6 +126,12 @@ class KnownModule:
         if whole and previous is None and self._identity is not None:
             self.cache.keep(self._identity, "plan", plan_columns(plan))
         return plan
+
+    def exported(self, name: str) -> int | None:
+        """The image address of an exported symbol, None if it exports none of this name: see lookup_dynamic()."""
+        if name not in self._exported:
+            self._exported[name] = lookup_dynamic(self.image, name)
+        return self._exported[name]
 
     @cached_property
     def imports(self) -> list[Import]:
