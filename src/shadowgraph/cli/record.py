@@ -32,8 +32,8 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _VALUE_TYPES = (
     "Types are i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool char str (a C string) ptr, and for the same things int8_t "
     "int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t short int long unsigned uint ulong size_t ssize_t "
-    "off_t intptr_t uintptr_t float double _Bool, char* string cstr (str), pointer void* and whatever else ends in * (ptr). "
-    "_ leaves a value out."
+    "off_t intptr_t uintptr_t float double _Bool, char* string cstr (str), pointer void* and whatever else ends in * "
+    "(ptr). _ leaves a value out."
 )
 _TIMES = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
