@@ -56,10 +56,19 @@ void sg_unlock(uint64_t signals)
     sg_signals_restore(signals);
 }
 
+/* Whether a recorder has to take something of a dead thread, or to tell of it, before its entry may be another one's. */
+static int is_recorded(const struct sg_thread *dead)
+{
+    const struct sg_shared_thread *shared = &sg_shared_threads[dead - sg_threads];
+    uint64_t lost = shared->missed | shared->dropped | shared->filtered | shared->values_lost;
+    return (sg_registry->live & 1) || dead->sequence || lost;
+}
+
 /* A thread is gone: its last records and its blocks become available. Called with the lock held. */
 void sg_thread_reclaim(uint32_t index)
 {
     struct sg_thread *dead = &sg_threads[index];
+    uint32_t state = is_recorded(dead) ? SG_THREAD_DEAD : SG_THREAD_FREE;
     if (dead->magic == SG_THREAD_MAGIC) {
         sg_blocks_reclaim(dead);
         sg_ring_close(dead);
@@ -67,7 +76,7 @@ void sg_thread_reclaim(uint32_t index)
         dead->magic = 0;
     }
     sg_shared_threads[index].ended = sg_ticks();
-    __atomic_store_n(&sg_shared_threads[index].state, SG_THREAD_DEAD, __ATOMIC_RELEASE);
+    __atomic_store_n(&sg_shared_threads[index].state, state, __ATOMIC_RELEASE);
     sg_ring_bell();
 }
 

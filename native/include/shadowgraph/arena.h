@@ -60,7 +60,7 @@ struct sg_arena {
 
 #define SG_THREAD_FREE 0
 #define SG_THREAD_LIVE 1
-#define SG_THREAD_DEAD 2 /* the controller takes what is left and sets it free */
+#define SG_THREAD_DEAD 2 /* the recorder takes what is left and sets it free; without one it is free at once */
 
 struct sg_shared_thread {
     uint32_t state;
