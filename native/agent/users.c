@@ -67,16 +67,22 @@ static uint32_t bucket_of(uint64_t value)
 static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_function *function, uint64_t value)
 {
     const struct sg_user *user = &sg_registry->users[slot];
-    uint32_t stride = user->kind == SG_USER_HISTOGRAM ? SG_HISTOGRAM_CELLS : SG_TOTALS_CELLS;
-    uint64_t first = first_cell(user, function, stride);
+    int histogram = user->kind == SG_USER_HISTOGRAM, has_sign = user->value != SG_VALUE_DURATION;
+    uint64_t first = first_cell(user, function, !histogram ? SG_TOTALS_CELLS : has_sign ? 2 * SG_HISTOGRAM_CELLS : SG_HISTOGRAM_CELLS);
+    int negative = has_sign && (int64_t)value < 0;
+    if (histogram && negative) {
+        first += first ? SG_HISTOGRAM_CELLS : 0;
+        value = ~value;
+    }
     uint64_t *cells = first ? sg_cell(thread, first) : 0;
     if (!cells) {
         losses(thread, slot)->missed++;
         return;
     }
-    /* All of a function's cells lie in one page. */
+    /* All these cells lie in one page. */
     ADD_TO(cells + SG_CELL_SUM, value);
-    add_maximum(cells + SG_CELL_MAXIMUM, value);
+    if (histogram || !negative)
+        add_maximum(cells + SG_CELL_MAXIMUM, value);
     if (user->kind == SG_USER_HISTOGRAM)
         ADD_TO(cells + SG_CELL_BUCKETS + bucket_of(value), 1);
     ADD_TO(cells + SG_CELL_COUNT, 1);

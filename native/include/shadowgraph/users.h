@@ -50,6 +50,13 @@ struct sg_user {
     char filter[96];
 };
 
+/*
+ * flags: taken off by somebody else than its controller. No call reaches it any more; what it has counted stays where it is
+ * until its controller has read it and frees the slot, or is dead. What a counter without a condition has then seen in the
+ * cells that it shares lies in its part of the pool, uint64_t by its functions' numbers.
+ */
+#define SG_USER_ENDED 0x80000000u
+
 struct sg_registry {
     uint32_t side; /* which of a function's two masks counts: a filter is exchanged for all functions at once */
     uint32_t has_order;
@@ -90,8 +97,8 @@ struct sg_page {
     uint32_t pid;
 };
 
-#define SG_TOTALS_CELLS 4
-#define SG_HISTOGRAM_CELLS 512
+#define SG_TOTALS_CELLS 4 /* the largest value is not below 0 */
+#define SG_HISTOGRAM_CELLS 512 /* of a value that may be negative twice as many: then ~value for those below 0 */
 #define SG_CELL_COUNT 0 /* totals and histograms begin with these */
 #define SG_CELL_SUM 1
 #define SG_CELL_MAXIMUM 2

@@ -13,13 +13,12 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
+from shadowgraph.live import buckets
 from shadowgraph.live.user import Place, User
 from shadowgraph.trace.ticks import ticks_per_second
 
 __all__ = ["Histogram", "Totals"]
 
-_PARTS = 1 << layout.BUCKET_BITS
-_EXACT = 2 * _PARTS  # values below have a bucket each
 _QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
@@ -68,14 +67,15 @@ class _Measure(User):
 
     def _cells_at(self, place: Place) -> dict[str, npt.NDArray[np.uint64]]:
         count = len(place.numbers) * self.stride
-        every = place.cells.read(self._first, count, slice(layout.CELL_MAXIMUM, None, self.stride))
-        rows = every.reshape(-1, self.stride)
-        return {place.labels[number]: row for number, row in zip(place.numbers.tolist(), rows, strict=True)}
+        step = min(self.stride, layout.HISTOGRAM_CELLS)
+        every = place.cells.read(self._first, count, slice(layout.CELL_MAXIMUM, None, step))
+        cells: dict[str, npt.NDArray[np.uint64]] = place.by_label(every.reshape(-1, self.stride), _joined)
+        return cells
 
     @property
     def unit(self) -> float:
         """What one step of a value is worth: nanoseconds for durations, else 1."""
-        return 1e9 / ticks_per_second() if self._code == layout.VALUE_DURATION else 1.0
+        return 1e9 / ticks_per_second() if self._code == layout.VALUE_DURATION else 1
 
     def _total_of(self, row: npt.NDArray[np.uint64]) -> float:
         total = int(row[layout.CELL_SUM])
@@ -105,12 +105,16 @@ class Totals(_Measure):
 class Histogram(_Measure):
     """The distribution of a value over the calls of each function.
 
-    ``value``: ``duration`` (ns), ``result`` or ``arg(0)`` to ``arg(5)``. Values are sorted into buckets of at most an
-    eighth of their size; count, sum and maximum are exact.
+    ``value``: ``duration`` (ns), ``result`` or ``arg(0)`` to ``arg(5)``, signed numbers of 64 bits. Values are sorted
+    into buckets of at most an eighth of their size; count and mean are exact, and so is the largest value but where all
+    are negative.
     """
 
     kind = layout.USER_HISTOGRAM
-    stride = layout.HISTOGRAM_CELLS
+
+    def __init__(self, functions: Sequence[str], *, value: str = "duration", name: str = "") -> None:
+        super().__init__(functions, value=value, name=name)
+        self.stride = layout.HISTOGRAM_CELLS * (1 if self._code == layout.VALUE_DURATION else 2)
 
     def percentiles(self, function: str) -> dict[str, float]:
         """``count``, ``mean``, ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of one function."""
@@ -122,7 +126,13 @@ class Histogram(_Measure):
 
     def buckets(self, function: str) -> list[tuple[float, float, int]]:
         """``(low, high, count)`` of the buckets in use: values from low to below high."""
-        return [(low * self.unit, high * self.unit, count) for low, high, count in _used(self._row_of(function))]
+        used = buckets.used(self._row_of(function))
+        return [(low * self.unit, high * self.unit, count) for low, high, count in used]
+
+    def spread(self, function: str, most: int) -> list[tuple[float, float, int]]:
+        """The same without gaps, in about ``most`` steps: buckets are joined, up to a power of two."""
+        steps = buckets.spread(self._row_of(function), most)
+        return [(low * self.unit, high * self.unit, count) for low, high, count in steps]
 
     def _row_of(self, function: str) -> npt.NDArray[np.uint64]:
         cells = self._cells()
@@ -135,14 +145,23 @@ class Histogram(_Measure):
         return found[0]
 
     def _summary(self, row: npt.NDArray[np.uint64]) -> dict[str, Any]:
-        used = _used(row)
+        used = buckets.used(row)
         seen = sum(count for _, _, count in used)
-        largest = int(row[layout.CELL_MAXIMUM])
-        summary: dict[str, Any] = {"count": seen, "mean": self._total_of(row) / seen if seen else 0.0}
+        largest = buckets.largest(row)
+        summary: dict[str, Any] = {"count": seen, "mean": buckets.total(row) * self.unit / seen if seen else 0.0}
         for name, quantile in _QUANTILES.items():
-            summary[name] = _quantile(used, quantile * seen, largest) * self.unit if seen else 0.0
+            summary[name] = buckets.quantile(used, quantile * seen, largest) * self.unit if seen else 0.0
         summary["max"] = largest * self.unit
         return summary
+
+
+def _joined(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The cells of two functions as if they were one."""
+    both = one + other
+    half = layout.HISTOGRAM_CELLS
+    for at in range(layout.CELL_MAXIMUM, len(both), half):
+        both[at] = max(one[at], other[at])
+    return both
 
 
 def _value_code(value: str) -> int:
@@ -152,28 +171,3 @@ def _value_code(value: str) -> int:
     if found is None:
         raise UsageError(f"{value}: is no value of a call; it is duration, result, or arg(0) to arg(5)")
     return layout.VALUE_ARGUMENT + int(found[1])
-
-
-def _bounds(bucket: int) -> tuple[int, int]:
-    """The values of a bucket: from the first to below the second."""
-    if bucket < _EXACT:
-        return bucket, bucket + 1
-    power, part = divmod(bucket, _PARTS)
-    shift = power - 1
-    return (_PARTS + part) << shift, (_PARTS + part + 1) << shift
-
-
-def _used(row: npt.NDArray[np.uint64]) -> list[tuple[int, int, int]]:
-    counts = row[layout.CELL_BUCKETS :]
-    return [(*_bounds(bucket), int(counts[bucket])) for bucket in np.flatnonzero(counts).tolist()]
-
-
-def _quantile(used: list[tuple[int, int, int]], rank: float, largest: int) -> float:
-    """The value at a rank, spread evenly over its bucket."""
-    before = 0
-    for low, high, count in used:
-        if before + count >= rank:
-            inside = (rank - before) / count
-            return min(low + (high - 1 - low) * inside, max(largest, low))
-        before += count
-    return largest
