@@ -45,6 +45,14 @@ class Cells:
             found[maxima] = largest[first - low * size :][:count][maxima]
         return found
 
+    def read_each(self, numbers: npt.NDArray[np.integer]) -> _Counts:
+        """uint64[n]: the cells with these numbers, added up over all threads."""
+        if not len(numbers):
+            return np.zeros(0, np.uint64)
+        first, last = int(numbers.min()), int(numbers.max())
+        found: _Counts = self.read(first, last + 1 - first)[numbers.astype(np.int64) - first]
+        return found
+
     def clear(self, first: int, count: int) -> None:
         """Set cells to 0 that nobody adds to; they are whole pages."""
         size = layout.PAGE_CELLS

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.entries import set_entries
 from shadowgraph.errors import StartError
 
@@ -42,12 +43,13 @@ class UserRow:
 
 
 def process_start(pid: int) -> int:
-    """When a process was started, in clock ticks since boot; 0 if there is none."""
+    """When a process was started, in clock ticks since boot; 0 if there is none, or it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+            fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return 0
+    return 0 if fields[0] in b"ZX" else int(fields[19])
 
 
 class Registry:
@@ -72,7 +74,7 @@ class Registry:
             fcntl.flock(self.arena.file, fcntl.LOCK_UN)
 
     def _sweep(self) -> None:
-        for slot in self.slots():
+        for slot in np.flatnonzero(self._users["kind"] != layout.USER_FREE).tolist():
             row = self._users[slot]
             pid = int(row["controller_pid"])
             if process_start(pid) != int(row["controller_start"]):
@@ -81,8 +83,9 @@ class Registry:
     # --- who is there ---
 
     def slots(self) -> list[int]:
-        """The slots in use, in the order in which their users registered."""
-        used = set(np.flatnonzero(self._users["kind"] != layout.USER_FREE).tolist())
+        """The slots in use, in the order in which their users registered. Those that somebody has ended are not."""
+        ended = self._users["flags"] & layout.USER_ENDED != 0
+        used = set(np.flatnonzero((self._users["kind"] != layout.USER_FREE) & ~ended).tolist())
         order = [slot for slot in self._row["order"].tolist() if slot in used]
         return [*dict.fromkeys(order), *sorted(used - set(order))]
 
@@ -98,6 +101,21 @@ class Registry:
     def has_fault(self, slot: int) -> bool:
         """Whether the handler of a slot's user has died of a signal."""
         return bool(int(self._row["faulted"]) >> slot & 1)
+
+    def has_ended(self, slot: int) -> bool:
+        """Whether the user of a slot has been taken off by another controller, and not yet by its own."""
+        return bool(int(self._users[slot]["flags"]) & layout.USER_ENDED)
+
+    def losses_of(self, slot: int) -> dict[str, int]:
+        """What the user of a slot has lost, over all threads."""
+        rows = self._losses(slot)
+        return {name: int(rows[name].sum()) for name in rows.dtype.names or ()}
+
+    def _losses(self, slot: int) -> npt.NDArray[np.void]:
+        """Those of all threads there have been; looking at the others would take memory for them."""
+        known = np.flatnonzero(self.arena.threads["started"])
+        found: npt.NDArray[np.void] = self.arena.losses[: int(known.max(initial=-1)) + 1, slot]
+        return found
 
     def functions_of(self, slot: int) -> npt.NDArray[np.int64]:
         """The numbers of the functions that the user of a slot is on."""
@@ -149,6 +167,7 @@ class Registry:
         self._row["epoch"] = int(self._row["epoch"]) + 1
         self._row["epochs"][slot] = self._row["epoch"]
         self._write_user(slot, user)
+        self._losses(slot)[:] = 0  # those of whom the slot belonged to before
         self._append_order(slot)
         self._set_bit("faulted", slot, False)
         self._set_bit("at_entry", slot, user.at_entry)
@@ -172,6 +191,25 @@ class Registry:
         """Take a user off: from now on no entry and no exit reaches it. Called with the lock held."""
         self._remove(slot)
 
+    def end(self, slot: int) -> None:
+        """Take another controller's user off, for it to notice. Called with the lock held."""
+        self._set_bit("armed", slot, False)
+        self._lead(self.functions_of(slot))
+        if int(self._users[slot]["kind"]) == layout.USER_COUNTER and self.counts_shared(slot):
+            self._keep_counts(slot)
+        self._users[slot]["flags"] |= layout.USER_ENDED
+        self._take_off(slot)
+
+    def counts_shared(self, slot: int) -> bool:
+        """Whether the user of a slot counts in the cells that all counters share."""
+        return bool(int(self._row["counters"]) >> slot & 1)
+
+    def _keep_counts(self, slot: int) -> None:
+        row, numbers = self._users[slot], self.functions_of(slot)
+        counts = Cells(self.arena).read_each(self.arena.functions["cell"][numbers])
+        at, size = int(row["pool_at"]), min(int(row["pool_size"]), counts.nbytes)
+        self.arena.pool[at : at + size] = counts.view(np.uint8)[:size]
+
     def replace_functions(self, slot: int, numbers: _Numbers, callers: _Numbers | None = None) -> None:
         """Exchange the functions of a user, for all of them at one moment. Called with the lock held."""
         functions, bit = self.arena.functions, np.uint64(1 << slot)
@@ -189,6 +227,10 @@ class Registry:
         self._lead(both)
 
     def _remove(self, slot: int) -> None:
+        self._take_off(slot)
+        self._users[slot]["kind"] = layout.USER_FREE
+
+    def _take_off(self, slot: int) -> None:
         self._set_bit("armed", slot, False)
         numbers = self.functions_of(slot)
         keep = ~np.uint64(1 << slot)
@@ -197,7 +239,6 @@ class Registry:
         self._lead(numbers)
         for mask in ("live", "at_entry", "at_exit", "counters"):
             self._set_bit(mask, slot, False)
-        self._users[slot]["kind"] = layout.USER_FREE
 
     def _free_slot(self) -> int:
         """The slot behind all others if there is one: then the order of the slots is that of the registrations."""

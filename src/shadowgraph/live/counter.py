@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ class Counter(User):
     """Counts the calls of functions.
 
     All counters of a process share one cell for each function; what each has seen is the difference of two readings.
+    Whoever takes it off makes the last one; there is room for it in the pool.
     """
 
     def __init__(self, functions: Sequence[str], *, name: str = "") -> None:
@@ -34,7 +36,8 @@ class Counter(User):
         numbers = np.array(sorted(labels), np.int64)
         registry.give_cells(numbers)
         self._before = _read(registry, cells, numbers)
-        return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True)
+        fields = {"pool_at": cells.find_pool(8 * len(numbers)), "pool_size": 8 * len(numbers)}
+        return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True, fields=fields)
 
     def counts(self) -> dict[str, int]:
         """The calls so far of each function, by ``module!function``."""
@@ -64,15 +67,25 @@ class Counter(User):
         return _read(place.registry, place.cells, place.numbers)
 
     def _counts_at(self, place: Place) -> dict[str, int]:
-        now = self._paused_at if self._paused_at is not None else _read(place.registry, place.cells, place.numbers)
-        calls = (now - self._before).tolist()
-        return {place.labels[number]: count for number, count in zip(place.numbers.tolist(), calls, strict=True)}
+        if self._paused_at is not None:
+            now = self._paused_at
+        elif place.is_ended:
+            now = _last(place)
+        else:
+            now = _read(place.registry, place.cells, place.numbers)
+            if place.is_ended:  # in the meantime
+                now = _last(place)
+        counts: dict[str, int] = place.by_label((now - self._before).tolist(), operator.add)
+        return counts
 
 
 def _read(registry: Registry, cells: Cells, numbers: npt.NDArray[np.int64]) -> _Counts:
-    at = registry.arena.functions["cell"][numbers].astype(np.int64)
-    if not len(at):
-        return np.zeros(0, np.int64)
-    first = int(at.min())
-    found: _Counts = cells.read(first, int(at.max()) + 1 - first)[at - first].astype(np.int64)
+    found: _Counts = cells.read_each(registry.arena.functions["cell"][numbers]).astype(np.int64)
+    return found
+
+
+def _last(place: Place) -> _Counts:
+    """What the shared cells had when somebody else took the counter off."""
+    at = int(place.registry.user(place.slot)["pool_at"])
+    found: _Counts = place.registry.arena.pool[at : at + 8 * len(place.numbers)].view(np.int64).copy()
     return found

@@ -18,6 +18,8 @@ from shadowgraph.agent.hooks import hook
 from shadowgraph.agent.inject import Agent, Settings, find_agent, inject, read_zones
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
+from shadowgraph.image import Reason
+from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, User
 from shadowgraph.live.worker import Worker
 from shadowgraph.ops.attaching import prepare
@@ -25,8 +27,9 @@ from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.entering import choose, complete, tell_runtimes
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.leaving import leave
 from shadowgraph.ops.processes import alone_with, end_told, runs
+from shadowgraph.ops.reaping import reap
+from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, unmatched
 from shadowgraph.ops.requests import request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
@@ -37,6 +40,7 @@ from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.running import vet_running
+from shadowgraph.target.vet import vet_program
 
 __all__ = ["Target", "attach", "launch"]
 
@@ -45,6 +49,7 @@ _User = TypeVar("_User", bound=User)
 # A program that was launched stands at its entry until no user has been registered for so long.
 _HOLD_SECONDS = 0.1
 _LOOK_SECONDS = 0.02
+_REAP_SECONDS = 1.0
 
 
 class _LiveNumbers:
@@ -84,6 +89,8 @@ class Target:
         self._status: int | None = None
         self._launched = pid is None
         self._closed = False
+        self._reaped = 0.0
+        self.notes: list[str] = []
         self._worker = Worker(self._idle, _LOOK_SECONDS)
         try:
             self.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
@@ -111,6 +118,7 @@ class Target:
             raise UsageError("this target has been closed")
         if user.is_registered:
             raise UsageError(f"{user.name}: is registered already")
+        self.unregister(user)  # if somebody else has taken it off
         self._worker.do(lambda: self._register(user))
         return user
 
@@ -179,6 +187,7 @@ class Target:
 
     def _launch(self, command: Sequence[str]) -> int:
         path = launching.find_program(command[0])
+        vet_program(path)
         pid = launching.launch(path, list(command))
         try:
             launching.run_to_entry(pid)
@@ -193,8 +202,13 @@ class Target:
         return pid
 
     def _idle(self) -> None:
-        if self._held_until is not None and time.monotonic() > self._held_until:
+        now = time.monotonic()
+        if self._held_until is not None and now > self._held_until:
             self._let_go()
+        if self._registry is not None and now - self._reaped > _REAP_SECONDS:
+            self._reaped = now
+            with self._registry.locked():
+                reap(self._registry, self.pid)
 
     def _let_go(self) -> None:
         if self._held_until is not None:
@@ -214,10 +228,6 @@ class Target:
     def _add(self, user: User, labels: dict[int, str], callers: set[int]) -> None:
         assert self._registry is not None
         registry = self._registry
-        if not labels:
-            raise UsageError(
-                f"{', '.join(user.functions)}: no such function in process {self.pid}, or none to be hooked"
-            )
         with registry.locked():
             row = user.row(registry, Cells(registry.arena), labels)
             slot = registry.add(row, np.array(sorted(labels), np.int64), np.array(sorted(callers), np.int64))
@@ -230,8 +240,10 @@ class Target:
         try:
             with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
                 chosen = choose(memory, thread.call, selection, self._known_modules, follow=False)
+                self._refuse_nothing(selection, chosen)
                 if self._agent is None:
                     settings = complete(Settings(), chosen, self._known_modules, selection)
+                    settings = replace(settings, ask_when_loaded=0)
                     self._use(inject(thread, settings, *chosen.caller))
                     assert self._agent is not None
                     tell_runtimes(memory, chosen.modules, self._known_modules, self._agent)
@@ -267,6 +279,7 @@ class Target:
         )
         judge = SafePlace(self.pid, self._known_modules)
         try:
+            self._refuse_nothing(selection, attachment.chosen)
             process = attachment.carry_out(judge)
             if self._agent is None:
                 self._use(process.agent)
@@ -279,6 +292,23 @@ class Target:
         finally:
             judge.close()
             attachment.close()
+
+    def _refuse_nothing(self, selection: Selection, chosen: Chosen) -> None:
+        """UsageError if no function that is wanted can be hooked; nothing has been changed then."""
+        refuse_agent(selection, self.pid)
+        refused: dict[Reason, int] = {}
+        wanted = 0
+        for choice in chosen.choices.values():
+            rows = np.array([row for row, flags in choice.flags.items() if not flags & layout.FLAG_SILENT], np.int64)
+            if not len(rows):
+                continue
+            plan = choice.known.plan(rows)
+            wanted += int(plan.hookable[rows].sum())
+            for reason in plan.reason[rows[~plan.hookable[rows]]].tolist():
+                refused[Reason(reason)] = refused.get(Reason(reason), 0) + 1
+        if not wanted:
+            raise UsageError(nothing_hooked(selection, self._known_modules, chosen.executable.path, refused))
+        self.notes += [note for note in unmatched(selection) if note not in self.notes]
 
     def _rejoin(self) -> None:
         """Find the agent as it is now: others may have come, or begun anew since our last user went."""
@@ -306,24 +336,18 @@ class Target:
         place = user._place
         assert place is not None
         with place.registry.locked():
-            if place.slot in place.registry.slots():
+            if not place.is_ended:
                 place.registry.arm(place.slot, on=False)
-                user.give_up()
-                place.registry.remove(place.slot)
-            else:
-                user.give_up()
+            user.give_up()
+            place.registry.remove(place.slot)
         self._users.remove(user)
 
     def _leave(self) -> None:
         """Take all hooks out if nobody uses them any more."""
-        if self._registry is None or not runs(self.pid):
+        if self._agent is None:
             return
         try:
-            with alone_with(self.pid):
-                with self._registry.locked():
-                    others = self._registry.slots()
-                if not others:
-                    leave(self.pid)
+            self.notes += leave_if_unused(self.pid, self._agent)
         except StartError:
             if runs(self.pid):
                 raise
@@ -354,7 +378,6 @@ def user_row(registry: Registry, slot: int) -> dict[str, Any]:
     """What there is to say of the user in a slot."""
     row = registry.user(slot)
     state = "faulted" if registry.has_fault(slot) else "on" if registry.is_armed(slot) else "paused"
-    losses = registry.arena.losses[:, slot]
     return {
         "slot": slot,
         "name": bytes(row["name"]).decode(errors="replace"),
@@ -363,10 +386,7 @@ def user_row(registry: Registry, slot: int) -> dict[str, Any]:
         "functions": len(registry.functions_of(slot)),
         "state": state,
         "controller": int(row["controller_pid"]),
-        "missed": int(losses["missed"].sum()),
-        "dropped": int(losses["dropped"].sum()),
-        "filtered": int(losses["filtered"].sum()),
-        "unwound": int(losses["unwound"].sum()),
+        **registry.losses_of(slot),
     }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,19 @@ class Place:
         self.slot = slot
         self.labels = labels
         self.numbers: npt.NDArray[np.int64] = np.array(sorted(labels), np.int64)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether somebody else has taken the user off (`shadowgraph detach`). What it has counted is still there."""
+        return self.registry.has_ended(self.slot)
+
+    def by_label(self, rows: Iterable[Any], add: Callable[[Any, Any], Any]) -> dict[str, Any]:
+        """What belongs to each function, by its label; those of the same name (static ones) are added up."""
+        found: dict[str, Any] = {}
+        for number, row in zip(self.numbers.tolist(), rows, strict=True):
+            label = self.labels[number]
+            found[label] = add(found[label], row) if label in found else row
+        return found
 
 
 class User(ABC):
@@ -69,8 +82,8 @@ class User(ABC):
 
     @property
     def is_registered(self) -> bool:
-        """Whether calls may reach it."""
-        return self._place is not None
+        """Whether calls may reach it: it has been registered, and not been taken off, by whomever."""
+        return self._place is not None and not self._place.is_ended
 
     def unregister(self) -> None:
         """Take it off: when this returns, no entry and no exit reaches it, calls in flight included."""
@@ -96,11 +109,14 @@ class User(ABC):
     def _set_armed(self, on: bool) -> None:
         place = self._registered_place()
         with place.registry.locked():
-            place.registry.arm(place.slot, on=on)
+            if not place.is_ended:
+                place.registry.arm(place.slot, on=on)
 
     def _registered_place(self) -> Place:
         if self._place is None:
             raise UsageError(f"{self.name}: is not registered; target.register() does that")
+        if self._place.is_ended:
+            raise UsageError(f"{self.name}: has been taken off by somebody else; target.register() puts it on again")
         return self._place
 
     @property
@@ -110,4 +126,4 @@ class User(ABC):
 
     @staticmethod
     def _missed_at(place: Place) -> int:
-        return int(place.registry.arena.losses["missed"][:, place.slot].sum())
+        return place.registry.losses_of(place.slot)["missed"]

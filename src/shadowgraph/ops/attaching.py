@@ -84,6 +84,8 @@ class Attachment:
     def carry_out(self, judge: Judge) -> EnteredProcess:
         """Attach. If that fails, the process runs on as if nothing had been."""
         settings = complete(self.settings, self.chosen, self.known_modules, self.selection)
+        if not self.recorded:  # nobody would answer
+            settings = replace(settings, ask_when_loaded=0)
         module = find_agent(self.pid)
         agent = self.joined
         if agent is not None and not self.requests:

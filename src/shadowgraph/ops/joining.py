@@ -26,7 +26,8 @@ def live_controllers(memory: Memory, arena: int) -> list[int]:
     header = np.frombuffer(memory.read(arena, layout.arena_dtype.itemsize), layout.arena_dtype)[0]
     place = arena + int(header["registry_at"])
     registry = np.frombuffer(memory.read(place, layout.registry_dtype.itemsize), layout.registry_dtype)[0]
-    users = registry["users"][registry["users"]["kind"] != layout.USER_FREE]
+    users = registry["users"]
+    users = users[(users["kind"] != layout.USER_FREE) & (users["flags"] & layout.USER_ENDED == 0)]
     pairs = zip(users["controller_pid"].tolist(), users["controller_start"].tolist(), strict=True)
     return [pid for pid, start in dict.fromkeys(pairs) if process_start(pid) == start]
 

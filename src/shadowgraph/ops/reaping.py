@@ -1,0 +1,38 @@
+"""What processes that have ended leave in an arena: forked children, of which nobody but a controller can know.
+
+The agent gives back what threads of its own process leave. A child that ends as a whole tells nobody; its threads keep
+their entries, and its pages of cells are kept from the next thread that needs one, though what is in them counts on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.entries import RECORDER_SLOT
+from shadowgraph.agent.registry import Registry
+from shadowgraph.ops.processes import runs
+from shadowgraph.target.status import read_status
+
+__all__ = ["reap"]
+
+
+def reap(registry: Registry, pid: int) -> None:
+    """Give back what processes have left that have forked from ``pid`` and ended. Called with the lock held.
+
+    The entries of threads are the recorder's to give back, where there is one. In another PID namespace the numbers of
+    processes say nothing to us, and all are left alone.
+    """
+    if (read_status(pid) or {}).get("NSpid", str(pid)).split() != [str(pid)]:
+        return
+    threads, pages = registry.arena.threads, registry.arena.pages[: int(registry.arena.header["page_end"])]
+    # Seen before its process is found to have ended: a later one with its number has entries of its own.
+    living = np.flatnonzero(threads["state"] == layout.THREAD_LIVE)
+    used = np.flatnonzero(pages["state"] == layout.PAGE_USED)
+    owners, users = threads["pid"][living], pages["pid"][used]
+    ended = [one for one in np.union1d(owners, users).tolist() if not runs(one)]
+    if not ended:
+        return
+    pages["state"][used[np.isin(users, ended)]] = layout.PAGE_ORPHAN
+    if RECORDER_SLOT not in registry.slots():
+        threads["state"][living[np.isin(owners, ended)]] = layout.THREAD_FREE
