@@ -231,7 +231,7 @@ class Target:
         with registry.locked():
             row = user.row(registry, Cells(registry.arena), labels)
             slot = registry.add(row, np.array(sorted(labels), np.int64), np.array(sorted(callers), np.int64))
-        user.registered(Place(self, registry, slot, labels))
+        user.registered(Place(self.unregister, registry, slot, labels))
         self._users.append(user)
 
     def _hook_held(self, selection: Selection) -> tuple[dict[int, str], set[int]]:

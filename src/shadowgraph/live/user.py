@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,17 +14,17 @@ from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 
-if TYPE_CHECKING:
-    from shadowgraph.live.target import Target
-
 __all__ = ["Place", "User"]
 
 
 class Place:
-    """Where a registered user is: its slot, its functions, and their labels (``module!function``), by number."""
+    """Where a registered user is: its slot, its functions, and their labels (``module!function``), by number.
 
-    def __init__(self, target: Target, registry: Registry, slot: int, labels: dict[int, str]) -> None:
-        self.target = target
+    ``take_off`` is its target's way to unregister it.
+    """
+
+    def __init__(self, take_off: Callable[[User], None], registry: Registry, slot: int, labels: dict[int, str]) -> None:
+        self.take_off = take_off
         self.registry = registry
         self.cells = Cells(registry.arena)
         self.slot = slot
@@ -88,7 +88,7 @@ class User(ABC):
     def unregister(self) -> None:
         """Take it off: when this returns, no entry and no exit reaches it, calls in flight included."""
         if self._place is not None:
-            self._place.target.unregister(self)
+            self._place.take_off(self)
 
     def give_up(self) -> None:
         """Its place is being taken away."""
