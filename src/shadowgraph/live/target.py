@@ -308,7 +308,7 @@ class Target:
                 refused[Reason(reason)] = refused.get(Reason(reason), 0) + 1
         if not wanted:
             raise UsageError(nothing_hooked(selection, self._known_modules, chosen.executable.path, refused))
-        self.notes += [note for note in unmatched(selection) if note not in self.notes]
+        self.notes += [note for note in unmatched(selection, self._known_modules) if note not in self.notes]
 
     def _rejoin(self) -> None:
         """Find the agent as it is now: others may have come, or begun anew since our last user went."""
