@@ -29,6 +29,8 @@ __all__ = ["AGENT", "AGENT_BY_GS", "COLUMNS", "BuildError", "Library", "build", 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = ROOT / "native"
 OUTPUT = ROOT / "src" / "shadowgraph" / "_native"
+# The header that users' own handlers are written against.
+HANDLERS_INCLUDE = ROOT / "src" / "shadowgraph" / "include"
 
 _PACKAGES = "on Debian and Ubuntu: apt install gcc libc6-dev"
 
@@ -54,7 +56,11 @@ class Library:
     @property
     def inputs(self) -> list[Path]:
         """All files that the library depends on, this one included."""
-        headers = [*(NATIVE / self.folder).glob("*.h"), *(NATIVE / "include").rglob("*.h")]
+        headers = [
+            *(NATIVE / self.folder).glob("*.h"),
+            *(NATIVE / "include").rglob("*.h"),
+            *HANDLERS_INCLUDE.rglob("*.h"),
+        ]
         return [*self.sources, *headers, Path(__file__)]
 
 
@@ -68,6 +74,7 @@ AGENT = Library(
     (
         *_COMMON,
         f"-I{NATIVE / 'agent'}",
+        f"-I{HANDLERS_INCLUDE}",
         "-g",
         "-ffreestanding",
         "-fno-stack-protector",

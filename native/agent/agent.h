@@ -82,13 +82,44 @@ SG_HIDDEN void sg_frames_end(struct sg_thread *thread, uint64_t slot);
 /* frames.c */
 SG_HIDDEN uint64_t sg_resolve_return_address(uint64_t slot);
 
+/* A call as its users see it at the entry. */
+struct sg_user_call {
+    uint64_t *slot;
+    const struct sg_function *function;
+    const struct sg_entry_registers *registers;
+    uint64_t users, epoch;
+};
+
+#define SG_STATE_SIZE 4096 /* the standard format of XSAVE without AMX takes less than 2.7 KiB */
+
+/* predicate.c */
+struct sg_predicate;
+struct sg_predicate_input;
+SG_HIDDEN int sg_predicate_holds(const struct sg_predicate *predicate, const struct sg_predicate_input *input);
+
+/* areas.c */
+SG_HIDDEN int sg_area_begin(struct sg_frame *frame);
+SG_HIDDEN void *sg_area_take(struct sg_frame *frame, uint32_t user, uint64_t size);
+SG_HIDDEN void *sg_area_part(struct sg_frame *frame, uint32_t user);
+
+/* handlers.c */
+SG_HIDDEN int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *its);
+SG_HIDDEN void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
+                                const struct sg_exit_registers *registers);
+
+/* emitting.c */
+SG_HIDDEN int sg_emit_event(uint32_t slot, uint64_t function, uint32_t thread, const void *record, uint64_t size);
+
 /* users.c */
 SG_HIDDEN void sg_users_start(void);
 SG_HIDDEN uint64_t sg_users_of(const struct sg_function *function, int from_executable, uint64_t *epoch);
 SG_HIDDEN uint64_t sg_users_count(struct sg_thread *thread, const struct sg_function *function, uint64_t users);
-SG_HIDDEN uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, struct sg_function *function, uint64_t users,
-                                     uint64_t *slot, const struct sg_entry_registers *registers);
+SG_HIDDEN uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, const struct sg_user_call *call);
 SG_HIDDEN void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers);
+SG_HIDDEN int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
+                                 const struct sg_exit_registers *registers);
+SG_HIDDEN void *sg_user_data(struct sg_frame *frame, uint32_t slot, int take);
+SG_HIDDEN void sg_see_vectors(uint64_t (*to)[2], const struct sg_user_call *call);
 SG_HIDDEN void sg_users_unwound(struct sg_thread *thread, const struct sg_frame *frame);
 SG_HIDDEN void sg_users_missed(struct sg_thread *thread, uint64_t users);
 
@@ -140,6 +171,16 @@ static inline int sg_step(struct sg_thread *thread, struct sg_frame *from, uint6
                      : "b"(to), "c"(steps + 1)
                      : "memory", "cc");
     return done;
+}
+
+/* The low halves of xmm0 to xmm7 as they are now: no code of the agent has touched them since it was entered. */
+static inline void sg_read_vectors(uint64_t (*to)[2])
+{
+    __asm__ volatile("movups %%xmm0, (%0)\n\tmovups %%xmm1, 16(%0)\n\tmovups %%xmm2, 32(%0)\n\tmovups %%xmm3, 48(%0)\n\t"
+                     "movups %%xmm4, 64(%0)\n\tmovups %%xmm5, 80(%0)\n\tmovups %%xmm6, 96(%0)\n\tmovups %%xmm7, 112(%0)"
+                     :
+                     : "r"(to)
+                     : "memory");
 }
 
 static inline uint64_t sg_control_block(void)

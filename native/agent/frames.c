@@ -31,29 +31,21 @@ void sg_record_call(struct sg_thread *thread, const struct sg_frame *frame, uint
                      values ? (uint32_t)*values : 0);
 }
 
-/* A call whose frame is about to be written: whose it is, and where it comes from. */
-struct call {
-    uint64_t *slot;
-    struct sg_function *function;
-    const struct sg_entry_registers *registers;
-    uint64_t users, epoch;
-};
-
 /*
  * Writes a frame and lets the users do their part of the entry. Returns whether anybody wants the exit; if not, the frame may
  * be given back.
  */
-static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t original, uint64_t target, const struct call *call)
+static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t original, uint64_t target, const struct sg_user_call *call)
 {
-    struct sg_function *function = call->function;
+    struct sg_function *function = (struct sg_function *)call->function;
     uint64_t users = call->users, marks = 0;
     frame->original = original;
     frame->target = target;
     frame->function = function;
     frame->slot = (uint64_t)call->slot;
     if (users & sg_registry->at_entry)
-        users = sg_users_at_entry(thread, frame, function, users, call->slot, call->registers);
-    if (users != 1) {
+        users = sg_users_at_entry(thread, frame, call);
+    if (users != 1 || (sg_registry->conditional & 1)) {
         frame->open->users = users;
         frame->open->epoch = call->epoch;
         marks = SG_OPEN_SLOW | SG_OPEN_USERS;
@@ -76,18 +68,20 @@ static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame
 /*
  * A frame for a call, if anybody may want its exit and there is one. Who has only the entry is served without.
  */
-static struct sg_frame *take_for(struct sg_thread *thread, struct call *call)
+static struct sg_frame *take_for(struct sg_thread *thread, struct sg_user_call *call)
 {
     struct sg_frame *frame = 0;
     uint64_t lost = call->users & sg_registry->at_exit;
     if (lost)
         frame = sg_take(thread, (uint64_t)call->slot, lost);
-    if (!frame && (call->users & ~lost))
-        sg_users_at_entry(thread, 0, call->function, call->users & ~lost, call->slot, call->registers);
+    if (!frame && (call->users & ~lost)) {
+        call->users &= ~lost;
+        sg_users_at_entry(thread, 0, call);
+    }
     return frame;
 }
 
-static void enter_tail(struct sg_thread *thread, struct call *call)
+static void enter_tail(struct sg_thread *thread, struct sg_user_call *call)
 {
     uint64_t slot = (uint64_t)call->slot;
     struct sg_frame *owner = sg_frames + (*call->slot - (uint64_t)sg_sites) / SG_STRIDE;
@@ -167,7 +161,7 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     }
     if (function->flags & SG_FLAG_TRUE_RETURN)
         return 0;
-    struct call call = {.slot = slot, .function = function, .registers = registers};
+    struct sg_user_call call = {.slot = slot, .function = function, .registers = registers};
     if (!tail)
         call.users = sg_users_of(function, original - sg_caller_low < sg_caller_size, &call.epoch);
     if (!tail && !call.users)
@@ -199,7 +193,8 @@ static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t no
         return;
     if (open & SG_OPEN_USERS) {
         sg_users_at_return(thread, frame, now, registers);
-        if (!(frame->open->users & 1)) {
+        int recorded = frame->open->users & 1;
+        if (!recorded || ((sg_registry->conditional & 1) && !sg_user_exit_holds(thread, frame, 0, now, registers))) {
             frame->open->function = 0;
             return;
         }

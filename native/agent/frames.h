@@ -9,6 +9,12 @@ static inline uint64_t sg_duration_of(const struct sg_frame *frame, uint64_t now
     return now + frame->bias - frame->open->start;
 }
 
+/* How many traced calls a call is nested in. */
+static inline uint64_t sg_depth_of(const struct sg_frame *frame)
+{
+    return (frame->bias + sg_arena->tick_base) >> SG_START_BITS;
+}
+
 /* What lies on top, and the count of steps to go with it. */
 static inline struct sg_frame *sg_newest(const struct sg_thread *thread, uint64_t *steps)
 {

@@ -3,7 +3,9 @@
  * function, does without this: the plain paths of paths.S serve it.
  */
 #include "frames.h"
+#include "shadowgraph/predicate.h"
 
+#define SAVED_SIZE (8 * SG_PREDICATE_SAVED)
 #define ADD_TO(cell, value) __asm__ volatile("addq %1, %0" : "+m"(*(cell)) : "er"((uint64_t)(value)) : "cc")
 
 /* Nobody yet; numbers of functions and cells begin with 1. */
@@ -116,20 +118,103 @@ static uint64_t argument(const struct sg_entry_registers *r, uint32_t number)
     return integers[number % 6];
 }
 
-/* What one user does at the entry; whether it wants the exit. */
-static int enter_one(struct sg_thread *thread, uint32_t slot, const struct sg_function *function, const struct sg_entry_registers *registers)
+/* What a user keeps of a call; what its condition keeps lies before it. `take`: at the entry, where it gets its part. */
+void *sg_user_data(struct sg_frame *frame, uint32_t slot, int take)
 {
     const struct sg_user *user = &sg_registry->users[slot];
+    if (user->exit_predicate)
+        return (char *)sg_area_part(frame, slot) + SAVED_SIZE;
+    return take ? sg_area_take(frame, slot, user->data_size) : sg_area_part(frame, slot);
+}
+
+/* The vector registers at the entry, wherever they are by now. */
+void sg_see_vectors(uint64_t (*to)[2], const struct sg_user_call *call)
+{
+    if (!(call->function->flags & SG_FLAG_VECTORS)) {
+        sg_read_vectors(to);
+        return;
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        to[i][0] = call->registers->xmm[i].low;
+        to[i][1] = call->registers->xmm[i].high;
+    }
+}
+
+/*
+ * Whether the entry part of a user's condition holds. What the exit part needs is kept in the call's area.
+ */
+static int entry_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *call)
+{
+    const struct sg_user *user = &sg_registry->users[slot];
+    uint64_t saved[SG_PREDICATE_SAVED], *kept = saved, vectors[8][2];
+    if (user->exit_predicate && !(frame && (kept = sg_area_take(frame, slot, SAVED_SIZE + user->data_size)))) {
+        sg_users_missed(thread, 1ull << slot);
+        return 0;
+    }
+    if (user->flags & SG_USER_SEES_VECTORS)
+        sg_see_vectors(vectors, call);
+    struct sg_predicate_input input = {
+        .integers = &call->registers->rdi,
+        .stack = call->slot + 1,
+        .vectors = (const uint64_t(*)[2])vectors,
+        .saved = kept,
+        .depth = frame ? sg_depth_of(frame) : 0,
+        .thread = thread->tid,
+        .process = thread->shared->pid,
+    };
+    if (sg_predicate_holds((const struct sg_predicate *)(sg_pool + user->entry_predicate), &input))
+        return 1;
+    losses(thread, slot)->filtered++;
+    return 0;
+}
+
+/* Whether the exit part does. */
+int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
+{
+    const struct sg_user *user = &sg_registry->users[slot];
+    if (!user->exit_predicate)
+        return 1;
+    struct sg_predicate_input input = {
+        .saved = sg_area_part(frame, slot),
+        .returned = 1,
+        .result = registers->rax,
+        .result_high = registers->rdx,
+        .float_result = registers->xmm[0].low,
+        .ticks = sg_duration_of(frame, now),
+        .depth = sg_depth_of(frame),
+        .thread = thread->tid,
+        .process = thread->shared->pid,
+    };
+    if (sg_predicate_holds((const struct sg_predicate *)(sg_pool + user->exit_predicate), &input))
+        return 1;
+    losses(thread, slot)->filtered++;
+    return 0;
+}
+
+/* What one user does at the entry; whether it wants the exit. */
+static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *call)
+{
+    const struct sg_user *user = &sg_registry->users[slot];
+    if (user->entry_predicate && !entry_holds(thread, frame, slot, call))
+        return 0;
     switch (user->kind) {
     case SG_USER_COUNTER:
-        add_call(thread, slot, function);
+        if (user->exit_predicate)
+            return 1;
+        add_call(thread, slot, call->function);
         return 0;
     case SG_USER_HISTOGRAM:
     case SG_USER_TOTALS:
         if (user->value < SG_VALUE_ARGUMENT)
             return 1;
-        add_value(thread, slot, function, argument(registers, user->value - SG_VALUE_ARGUMENT));
+        if (user->exit_predicate) { /* its data is the argument, until the exit decides */
+            *(uint64_t *)sg_user_data(frame, slot, 0) = argument(call->registers, user->value - SG_VALUE_ARGUMENT);
+            return 1;
+        }
+        add_value(thread, slot, call->function, argument(call->registers, user->value - SG_VALUE_ARGUMENT));
         return 0;
+    case SG_USER_HANDLER:
+        return sg_handler_enter(thread, frame, slot, call);
     default:
         return 1;
     }
@@ -139,24 +224,24 @@ static int enter_one(struct sg_thread *thread, uint32_t slot, const struct sg_fu
  * Runs the entry sides in the order of registration. Returns the users whose exit is to run. `frame` is the call's, or 0 if
  * there is none: then nobody's exit will.
  */
-uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, struct sg_function *function, uint64_t users,
-                           uint64_t *slot, const struct sg_entry_registers *registers)
+uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, const struct sg_user_call *call)
 {
-    uint64_t asked = users & sg_registry->at_entry, wanted = users & ~asked & sg_registry->at_exit;
-    (void)slot;
-    if (!sg_registry->has_order) {
-        for (; asked; asked &= asked - 1) {
-            uint32_t user = (uint32_t)__builtin_ctzll(asked);
-            wanted |= (uint64_t)(enter_one(thread, user, function, registers) != 0) << user;
-        }
-    } else {
-        for (uint32_t i = 0; asked && i < SG_USERS; i++) {
-            uint32_t user = sg_registry->order[i] % SG_USERS;
-            if (!(asked >> user & 1))
-                continue;
-            asked &= ~(1ull << user);
-            wanted |= (uint64_t)(enter_one(thread, user, function, registers) != 0) << user;
-        }
+    uint64_t asked = call->users & sg_registry->at_entry, wanted = call->users & ~asked & sg_registry->at_exit;
+    uint64_t keeping = call->users & sg_registry->with_data;
+    if (keeping && !(frame && sg_area_begin(frame))) {
+        sg_users_missed(thread, keeping);
+        asked &= ~keeping;
+    }
+    for (uint32_t i = 0; asked && sg_registry->has_order && i < SG_USERS; i++) {
+        uint32_t slot = sg_registry->order[i];
+        if (slot >= SG_USERS || !(asked >> slot & 1))
+            continue;
+        asked &= ~(1ull << slot);
+        wanted |= (uint64_t)(enter_one(thread, frame, slot, call) != 0) << slot;
+    }
+    for (; asked; asked &= asked - 1) {
+        uint32_t slot = (uint32_t)__builtin_ctzll(asked);
+        wanted |= (uint64_t)(enter_one(thread, frame, slot, call) != 0) << slot;
     }
     return frame ? wanted : 0;
 }
@@ -164,10 +249,21 @@ uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, str
 static void leave_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
 {
     const struct sg_user *user = &sg_registry->users[slot];
+    if (!sg_user_exit_holds(thread, frame, slot, now, registers))
+        return;
     switch (user->kind) {
+    case SG_USER_COUNTER:
+        add_call(thread, slot, frame->function);
+        break;
     case SG_USER_HISTOGRAM:
     case SG_USER_TOTALS:
-        add_value(thread, slot, frame->function, user->value == SG_VALUE_RESULT ? registers->rax : sg_duration_of(frame, now));
+        add_value(thread, slot, frame->function,
+                  user->value == SG_VALUE_RESULT     ? registers->rax
+                  : user->value == SG_VALUE_DURATION ? sg_duration_of(frame, now)
+                                                     : *(uint64_t *)sg_user_data(frame, slot, 0));
+        break;
+    case SG_USER_HANDLER:
+        sg_handler_leave(thread, frame, slot, now, registers);
         break;
     default:
         break;
@@ -190,19 +286,17 @@ static uint64_t still_there(const struct sg_open *open)
 void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
     uint64_t users = still_there(frame->open);
-    if (!sg_registry->has_order) {
-        while (users) {
-            uint32_t user = 63 - (uint32_t)__builtin_clzll(users);
-            users &= ~(1ull << user);
-            leave_one(thread, frame, user, now, registers);
-        }
-        return;
+    for (uint32_t i = SG_USERS; users && sg_registry->has_order && i > 0; i--) {
+        uint32_t slot = sg_registry->order[i - 1];
+        if (slot >= SG_USERS || !(users >> slot & 1))
+            continue;
+        users &= ~(1ull << slot);
+        leave_one(thread, frame, slot, now, registers);
     }
-    for (uint32_t i = SG_USERS; users && i > 0; i--) {
-        uint32_t user = sg_registry->order[i - 1] % SG_USERS;
-        if (users >> user & 1)
-            leave_one(thread, frame, user, now, registers);
-        users &= ~(1ull << user);
+    while (users) {
+        uint32_t slot = 63 - (uint32_t)__builtin_clzll(users);
+        users &= ~(1ull << slot);
+        leave_one(thread, frame, slot, now, registers);
     }
 }
 

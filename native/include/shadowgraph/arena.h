@@ -72,7 +72,9 @@ struct sg_shared_thread {
     uint64_t filtered;       /* cut by depth or minimal time */
     uint64_t values_lost;    /* recorded, but without its captured values */
     char name[16];
-    uint64_t reserved[6];
+    uint64_t inside;         /* the slot of the user whose handler it runs, + 1; or 0 */
+    uint64_t inside_stack;   /* where on its stack it does */
+    uint64_t reserved[4];
 };
 
 #define SG_SEGMENT_FREE 0

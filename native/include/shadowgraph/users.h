@@ -46,6 +46,7 @@ struct sg_user {
     uint32_t fault;          /* the signal that its handler has died of, or 0 */
     uint64_t fault_address;
     uint64_t registered_at;  /* ticks */
+    uint64_t events;         /* handler: place of its struct sg_event_ring in the pool, or 0 */
     char name[32];
     char filter[96];
 };
@@ -57,6 +58,21 @@ struct sg_user {
  */
 #define SG_USER_ENDED 0x80000000u
 
+#define SG_USER_VECTORS 1 /* flags: its handlers may use vector registers and floating point */
+#define SG_USER_SEES_VECTORS 2 /* they, or its condition, look at those of the program */
+#define SG_DATA_LIMIT 1024 /* bytes that a user may keep of a call */
+
+/* Records on their way from handlers to Python: see native/agent/emitting.c. */
+struct sg_event_ring {
+    uint64_t size;
+    uint64_t head, tail; /* bytes since the beginning: reserved by threads, taken by the controller */
+    uint64_t dropped;
+};
+#define SG_EVENT_READY 0x8000000000000000ull
+#define SG_EVENT_SKIP 0x4000000000000000ull /* nothing: the rest of the ring is too short for the next one */
+#define SG_EVENT_HEAD 24
+#define SG_EVENT_LIMIT 4096
+
 struct sg_registry {
     uint32_t side; /* which of a function's two masks counts: a filter is exchanged for all functions at once */
     uint32_t has_order;
@@ -66,12 +82,14 @@ struct sg_registry {
     uint64_t faulted;     /* the agent's own: users whose handler has died */
     uint64_t at_entry;    /* users that have something to do at the entry */
     uint64_t at_exit;     /* users that may want the exit */
+    uint64_t with_data;   /* users that keep something from entry to exit */
+    uint64_t conditional; /* users with a predicate */
     uint64_t counters;    /* counters without a condition: they share one cell of each function, struct sg_function's */
     uint64_t epochs[SG_USERS];
     uint8_t order[SG_USERS]; /* slots in the order of registration, where that is not the order of the slots (has_order) */
     uint32_t next_function;  /* the first number that no function has yet */
     uint32_t next_cell;      /* the first cell number that no function has yet */
-    uint64_t reserved[6];
+    uint64_t reserved[4];
     struct sg_user users[SG_USERS];
 };
 

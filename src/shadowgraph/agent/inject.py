@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,8 +12,9 @@ import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.loader import LENT_NAME, Loader, visible_in
 from shadowgraph.errors import StartError
-from shadowgraph.image import Image, lookup_dynamic, open_image
+from shadowgraph.image import lookup_dynamic, open_image
 from shadowgraph.target.memory import Memory, read_mappings
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
@@ -38,13 +37,9 @@ AGENT_PATH = Path(__file__).resolve().parent.parent / "_native" / "agent.so"
 # The same with the thread's state found by the gs base: for loaders that give no static TLS after the start.
 _AGENT_BY_GS = AGENT_PATH.with_name("agent-gs.so")
 
-_RTLD_NOW = 2
-_SYS_CLOSE, _SYS_MEMFD_CREATE = 3, 319
-_CLOEXEC = 1  # MFD_CLOEXEC
+_SYS_CLOSE = 3
 _PAGE = 4096
-# How copies of the agent in memory are called.
-_LENT_NAME = "shadowgraph-"
-_LENT = f"/memfd:{_LENT_NAME}agent"
+_LENT = f"/memfd:{LENT_NAME}agent"
 _FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what seccomp filters answer
 
 
@@ -91,7 +86,7 @@ def load(thread: RemoteThread) -> Module:
     pid = thread.memory.pid
     if not AGENT_PATH.exists():
         raise StartError(f"{AGENT_PATH}: the agent has not been built; run `make build`, or reinstall the package")
-    with _visible_in(thread) as names:
+    with visible_in(thread, (AGENT_PATH, _AGENT_BY_GS)) as names:
         _load(thread, names)
     module = find_agent(pid)
     if module is None:
@@ -174,67 +169,14 @@ def _symbol_of(file: Path, name: str) -> int:
     return address
 
 
-@contextmanager
-def _visible_in(thread: RemoteThread) -> Iterator[list[str]]:
-    """The paths by which a process can open the two builds of the agent.
-
-    Where it has another file system than we (a container, a changed root) it is lent copies, in files of memory.
-    """
-    pid, files = thread.memory.pid, (AGENT_PATH, _AGENT_BY_GS)
-    if all(_is_same_file(file, f"/proc/{pid}/root{file}") for file in files):
-        yield [str(file) for file in files]
-        return
-    lent = []
-    try:
-        for file in files:
-            number = thread.system_call(_SYS_MEMFD_CREATE, thread.push(f"{_LENT_NAME}{file.name}\0".encode()), _CLOEXEC)
-            lent.append(number)
-            with open(f"/proc/{pid}/fd/{number}", "wb") as copy:
-                copy.write(file.read_bytes())
-        yield [f"/proc/self/fd/{number}" for number in lent]
-    finally:
-        for number in lent:
-            thread.system_call(_SYS_CLOSE, number)
-
-
-def _is_same_file(path: Path, other: str) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.stat(other))
-    except OSError:
-        return False
-
-
 def _load(thread: RemoteThread, names: list[str]) -> None:
-    """Call dlopen in the process. Its name and home differ between C libraries and their versions."""
-    memory = thread.memory
-    for module in read_modules(memory.pid):
-        if not module.name.startswith(("libc.so", "libc-2", "libdl", "ld-musl", "libc.musl")):
-            continue
-        image = open_image(module.opened)
-        for name in ("dlopen", "__libc_dlopen_mode"):
-            address = lookup_dynamic(image, name)
-            if address is not None:
-                _load_with(thread, module.base + address, image, module, names)
-                return
-    raise StartError(
-        f"process {memory.pid}: found no C library with dlopen in it; "
-        "only dynamically linked programs can be traced so far"
-    )
-
-
-def _load_with(thread: RemoteThread, dlopen: int, image: Image, module: Module, names: list[str]) -> None:
     """Load the agent, or the one that needs no TLS where the loader has none left or never gives any (musl)."""
-    if thread.call(dlopen, thread.push(names[0].encode() + b"\0"), _RTLD_NOW):
+    loader = Loader(thread)
+    if loader.open(names[0]):
         return
-    reason = _loader_error(thread, image, module)
+    reason = loader.error()
     if "TLS" in reason and thread.may_use_gs():
-        if thread.call(dlopen, thread.push(names[1].encode() + b"\0"), _RTLD_NOW):
+        if loader.open(names[1]):
             return
-        reason = _loader_error(thread, image, module)
+        reason = loader.error()
     raise StartError(f"process {thread.memory.pid}: its loader refused the agent: {reason}")
-
-
-def _loader_error(thread: RemoteThread, image: Image, module: Module) -> str:
-    address = lookup_dynamic(image, "dlerror")
-    text = thread.call(module.base + address) if address is not None else 0
-    return thread.memory.read_string(text) if text else "no reason given"

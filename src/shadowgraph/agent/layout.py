@@ -92,6 +92,13 @@ VALUE_DURATION = 0
 VALUE_RESULT = 1
 VALUE_ARGUMENT = 2
 USER_ENDED = 0x80000000
+USER_VECTORS = 1
+USER_SEES_VECTORS = 2
+DATA_LIMIT = 1024
+EVENT_READY = 0x8000000000000000
+EVENT_SKIP = 0x4000000000000000
+EVENT_HEAD = 24
+EVENT_LIMIT = 4096
 PAGE_CELLS = 512
 PAGES = 16384
 PAGE_NUMBERS = 16384
@@ -191,6 +198,7 @@ user_dtype = np.dtype(
             "fault",
             "fault_address",
             "registered_at",
+            "events",
             "name",
             "filter",
         ],
@@ -214,11 +222,21 @@ user_dtype = np.dtype(
             "<u4",
             "<u8",
             "<u8",
+            "<u8",
             "S32",
             "S96",
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 84, 88, 96, 100, 104, 112, 120, 152],
-        "itemsize": 248,
+        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 84, 88, 96, 100, 104, 112, 120, 128, 160],
+        "itemsize": 256,
+    }
+)
+
+event_ring_dtype = np.dtype(
+    {
+        "names": ["size", "head", "tail", "dropped"],
+        "formats": ["<u8", "<u8", "<u8", "<u8"],
+        "offsets": [0, 8, 16, 24],
+        "itemsize": 32,
     }
 )
 
@@ -233,6 +251,8 @@ registry_dtype = np.dtype(
             "faulted",
             "at_entry",
             "at_exit",
+            "with_data",
+            "conditional",
             "counters",
             "epochs",
             "order",
@@ -251,15 +271,17 @@ registry_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u8",
             ("<u8", (64,)),
             ("<u1", (64,)),
             "<u4",
             "<u4",
-            ("<u8", (6,)),
+            ("<u8", (4,)),
             (user_dtype, (64,)),
         ],
-        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 576, 640, 644, 648, 696],
-        "itemsize": 16568,
+        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 696],
+        "itemsize": 17080,
     }
 )
 
@@ -412,10 +434,27 @@ shared_thread_dtype = np.dtype(
             "filtered",
             "values_lost",
             "name",
+            "inside",
+            "inside_stack",
             "reserved",
         ],
-        "formats": ["<u4", "<u4", "<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "S16", ("<u8", (6,))],
-        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80],
+        "formats": [
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "S16",
+            "<u8",
+            "<u8",
+            ("<u8", (4,)),
+        ],
+        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 88, 96],
         "itemsize": 128,
     }
 )

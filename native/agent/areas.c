@@ -1,0 +1,67 @@
+/*
+ * What users keep from the entry of a call to its exit: an area for each frame, of which each user gets a part (R12). It is
+ * private memory, reserved for all frames at once and touched for those in use.
+ *
+ *     ┌──────┬────────────────────────┬─────────────────────────────────┐
+ *     │ used │ where each user's part │ the parts, in the order of entry │
+ *     │      │ begins, 64 numbers     │                                 │
+ *     └──────┴────────────────────────┴─────────────────────────────────┘
+ */
+#include "agent.h"
+
+#define AREA_SIZE 2048
+#define ALIGNMENT 16
+
+struct area {
+    uint16_t used;
+    uint16_t at[SG_USERS];
+};
+
+_Static_assert(SG_DATA_LIMIT + 2 * ALIGNMENT + sizeof(struct area) <= AREA_SIZE, "the largest part fits");
+
+static char *areas;
+
+static struct area *area_of(const struct sg_frame *frame)
+{
+    return (struct area *)(areas + (uint64_t)(frame - sg_frames) * AREA_SIZE);
+}
+
+static int make_areas(void)
+{
+    uint64_t signals = sg_lock();
+    if (!areas) {
+        long memory = sg_kernel6(KERNEL_mmap, 0, (long)SG_FRAMES * AREA_SIZE, 3 /* RW */, 0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
+        if (memory > 0)
+            __atomic_store_n(&areas, (char *)memory, __ATOMIC_RELEASE);
+    }
+    sg_unlock(signals);
+    return areas != 0;
+}
+
+/* A call begins: nobody has a part yet. 0 if there is no memory. */
+int sg_area_begin(struct sg_frame *frame)
+{
+    if (!areas && !make_areas())
+        return 0;
+    area_of(frame)->used = (sizeof(struct area) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return 1;
+}
+
+/* Gives a user its part of the area of a call; 0 if there is no room left. */
+void *sg_area_take(struct sg_frame *frame, uint32_t user, uint64_t size)
+{
+    struct area *area = area_of(frame);
+    uint64_t end = area->used + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (end > AREA_SIZE)
+        return 0;
+    area->at[user] = area->used;
+    area->used = (uint16_t)end;
+    return (char *)area + area->at[user];
+}
+
+/* The part that a user has got. */
+void *sg_area_part(struct sg_frame *frame, uint32_t user)
+{
+    struct area *area = area_of(frame);
+    return (char *)area + area->at[user];
+}

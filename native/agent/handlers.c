@@ -1,0 +1,136 @@
+/*
+ * Users with code of their own: handlers in C that the controller has loaded into the process (include/shadowgraph/ops.h).
+ *
+ * A thread in a handler says so in shared memory, then looks once more whether the user is still there: whoever unregisters
+ * takes the user off first, stops the threads, and waits for those that are inside. The calls that a handler makes are not
+ * given to handlers; one that it has left by longjmp is noticed by the stack pointer.
+ */
+#include "frames.h"
+#include "shadowgraph/ops.h"
+
+/* Where the process's vector registers are kept while a handler runs that may use them. */
+struct state {
+    uint8_t bytes[SG_STATE_SIZE] __attribute__((aligned(64)));
+};
+
+static int is_inside(struct sg_thread *thread, uint64_t here)
+{
+    struct sg_shared_thread *shared = thread->shared;
+    if (!shared->inside)
+        return 0;
+    if (here > shared->inside_stack && sg_on_own_stack(thread, here) == sg_on_own_stack(thread, shared->inside_stack))
+        return 0; /* it was left without returning */
+    return 1;
+}
+
+/* Everything but the tiles of AMX, which no handler touches (XCR0 bits 17 and 18). */
+static void save_state(struct state *state)
+{
+    for (uint32_t i = 512; i < 576; i++)
+        state->bytes[i] = 0; /* the header: xrstor refuses one with stray bits */
+    uint32_t control = 0x1f80;
+    __asm__ volatile("xsave64 %0" : "=m"(*state) : "a"(0xfff9ffff), "d"(0xffffffff) : "memory");
+    __asm__ volatile("fninit\n\tldmxcsr %0" : : "m"(control));
+}
+
+static void restore_state(struct state *state)
+{
+    __asm__ volatile("xrstor64 %0" : : "m"(*state), "a"(0xfff9ffff), "d"(0xffffffff) : "memory");
+}
+
+typedef int handler(struct sg_call *call);
+
+/* Apart: only these calls need so much of the stack. */
+__attribute__((noinline)) static int run_with_vectors(handler *function, struct sg_call *call)
+{
+    struct state state;
+    save_state(&state);
+    int result = function(call);
+    restore_state(&state);
+    return result;
+}
+
+static int run(const struct sg_user *user, uint64_t address, struct sg_call *call)
+{
+    handler *function = (handler *)address;
+    return user->flags & SG_USER_VECTORS ? run_with_vectors(function, call) : function(call);
+}
+
+/* Runs a handler unless this thread is in one, or the user has gone; what it returns, or -1. */
+static int enter(struct sg_thread *thread, uint32_t slot, uint64_t epoch, uint64_t address, struct sg_call *call)
+{
+    struct sg_shared_thread *shared = thread->shared;
+    struct sg_user *user = &sg_registry->users[slot];
+    uint64_t here = (uint64_t)__builtin_frame_address(0);
+    if (is_inside(thread, here))
+        return -1;
+    shared->inside_stack = here;
+    __atomic_store_n(&shared->inside, slot + 1, __ATOMIC_SEQ_CST);
+    int result = -1;
+    if ((sg_registry->live & ~sg_registry->faulted) >> slot & 1 && sg_registry->epochs[slot] <= epoch)
+        result = run(user, address, call);
+    __atomic_store_n(&shared->inside, 0, __ATOMIC_RELEASE);
+    return result < 0 ? 1 : result;
+}
+
+static int emit(struct sg_call *call, const void *record, uint64_t size)
+{
+    return sg_emit_event((uint32_t)call->user, call->function, call->thread, record, size);
+}
+
+/* The entry side; whether the exit is wanted. */
+int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *its)
+{
+    const struct sg_user *user = &sg_registry->users[slot];
+    void *data = 0;
+    if (user->data_size && !(frame && (data = sg_user_data(frame, slot, 1)))) {
+        sg_users_missed(thread, 1ull << slot);
+        return 0;
+    }
+    if (!user->entry)
+        return 1;
+    uint64_t vectors[8][2];
+    if (user->flags & SG_USER_SEES_VECTORS)
+        sg_see_vectors(vectors, its);
+    struct sg_call call = {
+        .function = its->function->id,
+        .arguments = &its->registers->rdi,
+        .stack = its->slot + 1,
+        .vectors = (const uint64_t(*)[2])vectors,
+        .return_address = frame ? sg_owner_of_slot(frame)->original : *its->slot,
+        .data = data,
+        .data_size = user->data_size,
+        .time = sg_ticks(),
+        .thread = thread->tid,
+        .process = thread->shared->pid,
+        .emit = emit,
+        .user = slot,
+    };
+    int wanted = enter(thread, slot, its->epoch, user->entry, &call);
+    if (wanted < 0)
+        sg_users_missed(thread, 1ull << slot);
+    return wanted > 0 && user->exit;
+}
+
+/* The exit side. */
+void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
+{
+    const struct sg_user *user = &sg_registry->users[slot];
+    struct sg_call call = {
+        .function = frame->function->id,
+        .vectors = (const uint64_t(*)[2])registers->xmm,
+        .result = registers->rax,
+        .result_high = registers->rdx,
+        .return_address = sg_owner_of_slot(frame)->original,
+        .data = user->data_size ? sg_user_data(frame, slot, 0) : 0,
+        .data_size = user->data_size,
+        .time = now - sg_duration_of(frame, now),
+        .duration = sg_duration_of(frame, now),
+        .thread = thread->tid,
+        .process = thread->shared->pid,
+        .emit = emit,
+        .user = slot,
+    };
+    if (enter(thread, slot, frame->open->epoch, user->exit, &call) < 0)
+        sg_users_missed(thread, 1ull << slot);
+}
