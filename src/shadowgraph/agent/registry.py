@@ -39,6 +39,8 @@ class UserRow:
     at_entry: bool = False
     at_exit: bool = False
     shares_counter: bool = False
+    with_data: bool = False
+    is_conditional: bool = False
     fields: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -173,6 +175,8 @@ class Registry:
         self._set_bit("at_entry", slot, user.at_entry)
         self._set_bit("at_exit", slot, user.at_exit)
         self._set_bit("counters", slot, user.shares_counter)
+        self._set_bit("with_data", slot, user.with_data)
+        self._set_bit("conditional", slot, user.is_conditional)
         self._set_bit("live", slot, True)
         functions = self.arena.functions
         functions["users"][numbers] |= bit
@@ -237,7 +241,7 @@ class Registry:
         self.arena.functions["users"][numbers] &= keep
         self.arena.functions["callers"][numbers] &= keep
         self._lead(numbers)
-        for mask in ("live", "at_entry", "at_exit", "counters"):
+        for mask in ("live", "at_entry", "at_exit", "counters", "with_data", "conditional"):
             self._set_bit(mask, slot, False)
 
     def _free_slot(self) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.registry import UserRow
 from shadowgraph.ops.predicates import Predicate, compile_predicate
 from shadowgraph.trace.ticks import ticks_per_second
 
@@ -42,7 +43,25 @@ class Condition:
             return 0
         return layout.PREDICATE_SIZE * (2 if self.predicate.needs_exit else 1)
 
-    def write(self, cells: Cells, at: int) -> dict[str, int]:
+    def added_to(self, row: UserRow, cells: Cells, at: int) -> UserRow:
+        """The row of a user that has this condition, whose programs are put to ``at`` in the pool."""
+        if self.predicate is None:
+            return row
+        fields = {**row.fields, **self._write(cells, at)}
+        fields["flags"] = fields.get("flags", 0) | layout.USER_SEES_VECTORS
+        leaves = self.predicate.needs_exit
+        if leaves and row.kind in (layout.USER_HISTOGRAM, layout.USER_TOTALS):
+            fields["data_size"] = 8  # an argument waits for the exit
+        return replace(
+            row,
+            at_entry=True,
+            at_exit=row.at_exit or leaves,
+            with_data=row.with_data or leaves,
+            is_conditional=True,
+            fields=fields,
+        )
+
+    def _write(self, cells: Cells, at: int) -> dict[str, int]:
         """Put the programs into the pool; returns the fields of struct sg_user that name them."""
         if self.predicate is None:
             return {}

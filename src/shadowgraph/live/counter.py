@@ -11,7 +11,8 @@ import numpy.typing as npt
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
-from shadowgraph.live.user import Place, User
+from shadowgraph.live.own_cells import OwnCells
+from shadowgraph.live.user import Numbers, Place, User
 
 __all__ = ["Counter"]
 
@@ -21,23 +22,29 @@ _Counts = npt.NDArray[np.int64]
 class Counter(User):
     """Counts the calls of functions.
 
-    All counters of a process share one cell for each function; what each has seen is the difference of two readings.
-    Whoever takes it off makes the last one; there is room for it in the pool.
+    All counters without a condition share one cell for each function; what each has seen is the difference of two
+    readings. Whoever takes it off makes the last one; there is room for it in the pool.
     """
 
-    def __init__(self, functions: Sequence[str], *, name: str = "") -> None:
-        super().__init__(functions, name=name)
+    def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
+        super().__init__(functions, when=when, name=name)
+        self._own = OwnCells(1)
         self._before: _Counts = np.zeros(0, np.int64)
         self._kept: dict[str, int] = {}
         self._paused_at: _Counts | None = None
 
-    def row(self, registry: Registry, cells: Cells, labels: dict[int, str]) -> UserRow:
-        """Register on the shared cells, and note what is in them."""
-        numbers = np.array(sorted(labels), np.int64)
+    def pool_size(self, registry: Registry, numbers: Numbers) -> int:
+        """Room for the last reading; with a condition, the table of its own cells."""
         registry.give_cells(numbers)
+        return 8 * len(numbers) if self.when is None else self._own.pool_size(registry, numbers)
+
+    def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
+        """Register on the shared cells, and note what is in them; with a condition, on cells of its own."""
+        if self.when is not None:
+            fields = self._own.fields(registry, cells, numbers, at)
+            return UserRow(layout.USER_COUNTER, self.name, self.selection.text, at_entry=True, fields=fields)
         self._before = _read(registry, cells, numbers)
-        fields = {"pool_at": cells.find_pool(8 * len(numbers)), "pool_size": 8 * len(numbers)}
-        return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True, fields=fields)
+        return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True)
 
     def counts(self) -> dict[str, int]:
         """The calls so far of each function, by ``module!function``."""
@@ -48,7 +55,7 @@ class Counter(User):
     def pause(self) -> None:
         """Let calls pass uncounted until :meth:`resume`."""
         super().pause()
-        if self._paused_at is None:
+        if self._paused_at is None and self.when is None:
             self._paused_at = self._read_now()
 
     def resume(self) -> None:
@@ -67,6 +74,9 @@ class Counter(User):
         return _read(place.registry, place.cells, place.numbers)
 
     def _counts_at(self, place: Place) -> dict[str, int]:
+        if self.when is not None:
+            now = self._own.read(place.cells, len(place.numbers)).ravel().astype(np.int64)
+            return dict(place.by_label(now.tolist(), operator.add))
         if self._paused_at is not None:
             now = self._paused_at
         elif place.is_ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live import buckets
-from shadowgraph.live.user import Place, User
+from shadowgraph.live.own_cells import OwnCells
+from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.trace.ticks import ticks_per_second
 
 __all__ = ["Histogram", "Totals"]
@@ -26,35 +28,29 @@ class _Measure(User):
     """A user with several cells for each of its functions."""
 
     kind: int
-    stride: int
 
-    def __init__(self, functions: Sequence[str], *, value: str = "duration", name: str = "") -> None:
-        super().__init__(functions, name=name)
+    def __init__(
+        self, functions: Sequence[str], *, value: str = "duration", when: str | None = None, name: str = ""
+    ) -> None:
+        super().__init__(functions, when=when, name=name)
         self.value = value
         self._code = _value_code(value)
-        self._first = 0
+        self._own = OwnCells(self._stride_of(self._code))
         self._kept: dict[str, npt.NDArray[np.uint64]] = {}
 
-    def row(self, registry: Registry, cells: Cells, labels: dict[int, str]) -> UserRow:
-        """Find room for cells and for the table that says which function has which."""
-        numbers = np.array(sorted(labels), np.int64)
+    @staticmethod
+    @abstractmethod
+    def _stride_of(value: int) -> int:
+        """How many cells each function has."""
+
+    def pool_size(self, registry: Registry, numbers: Numbers) -> int:
+        """The table that says which function has which cells."""
         registry.give_cells(numbers)
-        own = registry.arena.functions["cell"][numbers]
-        ranks = np.zeros(int(own.max(initial=0)) + 1, np.uint32)
-        ranks[own] = np.arange(1, len(own) + 1)
-        self._first = cells.find_cells(len(numbers) * self.stride)
-        cells.clear(self._first, len(numbers) * self.stride)
-        at = cells.find_pool(ranks.nbytes)
-        registry.arena.pool[at : at + ranks.nbytes] = ranks.view(np.uint8)
-        fields = {
-            "value": self._code,
-            "first_cell": self._first,
-            "cell_count": len(numbers) * self.stride,
-            "ranks": at,
-            "rank_count": len(ranks),
-            "pool_at": at,
-            "pool_size": ranks.nbytes,
-        }
+        return self._own.pool_size(registry, numbers)
+
+    def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
+        """Cells of its own; arguments are seen at the entry, everything else at the exit."""
+        fields = {"value": self._code, **self._own.fields(registry, cells, numbers, at)}
         at_exit = self._code < layout.VALUE_ARGUMENT
         return UserRow(self.kind, self.name, self.selection.text, at_entry=not at_exit, at_exit=at_exit, fields=fields)
 
@@ -66,11 +62,8 @@ class _Measure(User):
         return self._kept if self._place is None else self._cells_at(self._place)
 
     def _cells_at(self, place: Place) -> dict[str, npt.NDArray[np.uint64]]:
-        count = len(place.numbers) * self.stride
-        step = min(self.stride, layout.HISTOGRAM_CELLS)
-        every = place.cells.read(self._first, count, slice(layout.CELL_MAXIMUM, None, step))
-        cells: dict[str, npt.NDArray[np.uint64]] = place.by_label(every.reshape(-1, self.stride), _joined)
-        return cells
+        rows = self._own.read(place.cells, len(place.numbers))
+        return dict(place.by_label(rows, _joined))
 
     @property
     def unit(self) -> float:
@@ -88,7 +81,10 @@ class Totals(_Measure):
     """Count, sum and largest value of each function: what a live table shows."""
 
     kind = layout.USER_TOTALS
-    stride = layout.TOTALS_CELLS
+
+    @staticmethod
+    def _stride_of(value: int) -> int:
+        return layout.TOTALS_CELLS
 
     def totals(self) -> dict[str, dict[str, float]]:
         """``count``, ``total`` and ``max`` of each function; durations in ns."""
@@ -112,9 +108,9 @@ class Histogram(_Measure):
 
     kind = layout.USER_HISTOGRAM
 
-    def __init__(self, functions: Sequence[str], *, value: str = "duration", name: str = "") -> None:
-        super().__init__(functions, value=value, name=name)
-        self.stride = layout.HISTOGRAM_CELLS * (1 if self._code == layout.VALUE_DURATION else 2)
+    @staticmethod
+    def _stride_of(value: int) -> int:
+        return layout.HISTOGRAM_CELLS * (1 if value == layout.VALUE_DURATION else 2)  # negative values have their own
 
     def percentiles(self, function: str) -> dict[str, float]:
         """``count``, ``mean``, ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of one function."""

@@ -19,6 +19,7 @@ from shadowgraph.agent.inject import Agent, Settings, find_agent, inject, read_z
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
+from shadowgraph.live.condition import Condition
 from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, User
 from shadowgraph.live.worker import Worker
@@ -228,9 +229,15 @@ class Target:
     def _add(self, user: User, labels: dict[int, str], callers: set[int]) -> None:
         assert self._registry is not None
         registry = self._registry
+        numbers = np.array(sorted(labels), np.int64)
+        condition = Condition.of(user.when)
         with registry.locked():
-            row = user.row(registry, Cells(registry.arena), labels)
-            slot = registry.add(row, np.array(sorted(labels), np.int64), np.array(sorted(callers), np.int64))
+            cells = Cells(registry.arena)
+            own = (user.pool_size(registry, numbers) + 63) // 64 * 64
+            at = cells.find_pool(own + condition.size)
+            row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
+            row = replace(row, fields={**row.fields, "pool_at": at, "pool_size": own + condition.size})
+            slot = registry.add(row, numbers, np.array(sorted(callers), np.int64))
         user.registered(Place(self.unregister, registry, slot, labels))
         self._users.append(user)
 

@@ -12,9 +12,12 @@ import numpy.typing as npt
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
+from shadowgraph.ops.predicates import check_predicate
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 
-__all__ = ["Place", "User"]
+__all__ = ["Numbers", "Place", "User"]
+
+Numbers = npt.NDArray[np.int64]
 
 
 class Place:
@@ -29,7 +32,7 @@ class Place:
         self.cells = Cells(registry.arena)
         self.slot = slot
         self.labels = labels
-        self.numbers: npt.NDArray[np.int64] = np.array(sorted(labels), np.int64)
+        self.numbers: Numbers = np.array(sorted(labels), np.int64)
 
     @property
     def is_ended(self) -> bool:
@@ -49,14 +52,18 @@ class User(ABC):
     """Somebody who wants the calls of some functions.
 
     ``functions`` are patterns as those of ``record --function``: ``name``, ``module!name``, globs, ``re:``. A pattern
-    without a module means functions of the executable, and calls from it of functions that it imports.
+    without a module means functions of the executable, and calls from it of functions that it imports. ``when`` is a
+    condition on calls (docs/predicates.md).
     """
 
-    def __init__(self, functions: Sequence[str], *, name: str = "") -> None:
+    def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
         if isinstance(functions, str) or not functions:
             raise UsageError("functions: a list of patterns is needed, for example ['libc.so.6!malloc']")
         self.functions = tuple(functions)
         self.name = name or type(self).__name__.lower()
+        self.when = when
+        if when is not None:
+            check_predicate(when)
         self._place: Place | None = None
         self._missed = 0
 
@@ -66,9 +73,16 @@ class User(ABC):
         rules = [function_rule(pattern, include=True) for pattern in self.functions]
         return Selection(rules, libcalls=LibraryCalls.DIRECT)
 
+    def pool_size(self, registry: Registry, numbers: Numbers) -> int:
+        """How many bytes of the pool it needs, besides its condition."""
+        return 0
+
     @abstractmethod
-    def row(self, registry: Registry, cells: Cells, labels: dict[int, str]) -> UserRow:
-        """What to register; called while nobody else changes the registry."""
+    def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
+        """What to register for these functions; called while nobody else changes the registry.
+
+        ``at`` is where in the pool it has :meth:`pool_size` bytes.
+        """
 
     @abstractmethod
     def keep(self, place: Place) -> None:
