@@ -84,9 +84,10 @@ def compare(installed: Installed, program: Sequence[str], trace: Path, runs: int
 
 
 def hooked_in(summary: str) -> int:
-    """The number of functions in record's summary: `… calls of 1,002 functions in …`."""
-    words = summary.split()
-    return int(words[words.index("functions") - 1].replace(",", "")) if "functions" in words else 0
+    """The number of functions in record's summary: `… calls of 3 functions (1,002 hooked)`, or `of 3 functions`."""
+    words = summary.replace("(", "").split()
+    before = next((word for word in ("hooked)", "functions") if word in words), "")
+    return int(words[words.index(before) - 1].replace(",", "")) if before else 0
 
 
 def say_start(what: str, times: tuple[Times, Times, int], target: dict[str, float] | None) -> None:

@@ -20,7 +20,7 @@ from shadowgraph.trace.columns import CALL_DTYPE, library
 from shadowgraph.trace.sorting import BLOCK, ThreadSorter
 from shadowgraph.trace.spool_reader import Spool
 from shadowgraph.trace.spool_tables import dropped_by_others, function_rows, merge_by, process_rows, thread_rows
-from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, PROCESSES_SCHEMA, THREADS_SCHEMA, write_table
+from shadowgraph.trace.tables import FUNCTIONS_SCHEMA, PROCESSES_SCHEMA, THREADS_SCHEMA, rehearse, write_table
 
 __all__ = ["Progress", "convert", "convert_spool", "prepare"]
 
@@ -42,6 +42,7 @@ def prepare() -> None:
     import numpy.ma  # noqa: F401  (pyarrow asks whether an array is a masked one)
 
     library()
+    rehearse()
 
 
 def convert(folder: Path | str, progress: Progress | None = None, *, state: str = names.COMPLETE) -> dict[str, Any]:

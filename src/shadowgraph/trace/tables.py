@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +19,7 @@ __all__ = [
     "THREADS_SCHEMA",
     "calls_schema",
     "calls_writer",
+    "rehearse",
     "write_table",
 ]
 
@@ -125,6 +127,14 @@ def write_table(path: Path, schema: pa.Schema, rows: Mapping[str, Sequence[Any]]
         table, part, compression=_COMPRESSION, compression_level=_COMPRESSION_LEVEL, write_page_checksum=True
     )
     os.replace(part, path)
+
+
+def rehearse() -> None:
+    """Write a table to nowhere: the first one takes some milliseconds more than others, for what pyarrow puts off."""
+    schema = pa.schema([("number", pa.int64()), ("text", pa.string())])
+    table = pa.table({"number": pa.array(np.zeros(1, np.int64)), "text": _column(["a"], pa.string())}, schema=schema)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression=_COMPRESSION, compression_level=_COMPRESSION_LEVEL)
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
