@@ -57,6 +57,7 @@ def kill_at(whom: str, folder: Path, moments: Sequence[int], program: Sequence[s
     """Record a program again and again, each time with a kill at another moment."""
     from tests.support.manners import usual_environment
 
+    folder.mkdir(exist_ok=True)
     root = Path(__file__).resolve().parents[2]
     environment = usual_environment() | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     command = [sys.executable, "-m", "tests.support.killed", whom, str(folder), *map(str, moments), "--", *program]
