@@ -10,6 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+import shadowgraph
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen, attached, recorded_calls
 from tests.support.build import scratch_folder
@@ -83,6 +86,22 @@ def test_a_recording_ends_with_the_process() -> None:
         _, errors = recording.communicate(timeout=120)
         assert recording.returncode == 0, errors
     assert report(folder)["middle"]["calls"] > 100
+    assert "the program has ended" in errors and "runs on" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_that_a_signal_has_ended_the_process_is_said(number: signal.Signals) -> None:
+    path, folder = built("attach_busy"), scratch_folder() / "signalled.sgt"
+    with Running([path, "2"]) as running:
+        recording = recorder(running.pid, folder)
+        wait_until_recorded(folder, recording)
+        running.process.send_signal(number)
+        _, errors = recording.communicate(timeout=120)
+    assert recording.returncode == 0, errors  # the recording has gone well
+    assert f"shadowgraph: the program was ended by {number.name}\n" in errors
+    with shadowgraph.open(folder) as trace:
+        assert trace.metadata["end"] == {"reason": "exited", "status": -number}
+        assert trace.processes["exit_status"].to_pylist() == [-number]
 
 
 def test_what_a_killed_recorder_leaves_is_cleared_away_by_the_next() -> None:

@@ -69,6 +69,23 @@ def test_reasons_fit_the_number_of_functions() -> None:
         assert lines(**counts)[1] == said
 
 
+@pytest.mark.parametrize(
+    ("status", "runs_on", "said"),
+    [
+        (None, True, []),
+        (None, False, ["the program has ended; whether by a signal, its parent alone knows"]),
+        (0, False, ["the program has ended with status 0"]),
+        (3 << 8, False, ["the program has ended with status 3"]),
+        (9, False, ["the program was ended by SIGKILL"]),
+    ],
+)
+def test_how_an_attached_program_has_ended_is_said(status: int | None, runs_on: bool, said: list[str]) -> None:
+    manifest = {"calls": 1, "called": 1, "functions": 1, "threads": 1, "processes": 1}
+    result = Result(0, runs_on, 1, {}, [], None, attached=True, attached_status=status)
+    shown = summary_lines(Path("a.sgt"), result, manifest)
+    assert [line for line in shown if "ended" in line] == said
+
+
 def test_one_function_of_a_library_is_not_several(tmp_path: Path) -> None:
     (tmp_path / "one.c").write_text("int one(int x, int y) { return x * y + x / y; }\n")
     compile_files("gcc", [tmp_path / "one.c"], tmp_path / "libone.so", ("-shared", "-fPIC", "-nostdlib", "-O2"))

@@ -37,8 +37,7 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
         share = "all" if result.refused[most] == refused else f"{result.refused[most]:,} of them"
         why = "because" if refused == 1 else f"{share} for this reason:"
         lines.append(f"{count_of(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
-    if os.WIFSIGNALED(result.status):
-        lines.append(f"the program was ended by {_signal_name(os.WTERMSIG(result.status))}")
+    lines += _how_it_ended(result)
     if result.stood_still:
         total, longest = 1e3 * sum(result.stood_still), 1e3 * max(result.stood_still)
         lines.append(f"the process stood still for {total:.1f} ms in all, at most {longest:.1f} ms at a time")
@@ -53,6 +52,20 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
         lines.append("recording was stopped before the program's end; the program runs on")
     lines.append(f"trace in {folder} (shadowgraph report {shlex.quote(str(folder))})")
     return lines
+
+
+def _how_it_ended(result: Result) -> list[str]:
+    """What was unusual. Of a process that was attached to, all: it may have ended before the user wanted that."""
+    status = result.attached_status if result.attached else result.status
+    if result.runs_on:
+        return []
+    if status is not None and os.WIFSIGNALED(status):
+        return [f"the program was ended by {_signal_name(os.WTERMSIG(status))}"]
+    if not result.attached:
+        return []
+    if status is None:
+        return ["the program has ended; whether by a signal, its parent alone knows"]
+    return [f"the program has ended with status {os.waitstatus_to_exitcode(status)}"]
 
 
 def _signal_name(number: int) -> str:

@@ -160,10 +160,10 @@ class Recording:
             self._watch(pid)
         finally:
             self._leave()
+            self._exits.close()
             self._finish()
             self._pulse.set()
             beat.join()
-            self._exits.close()
         self.known_modules.cache.write()
         assert self._status is not None or self.stop
         runs_on = self._status is None
@@ -176,6 +176,8 @@ class Recording:
             self.spool.stopped,
             tuple(self._stood_still),
             largest_library(self.known_modules, self.ids),
+            self._attached,
+            self._exits.statuses.get(pid),
         )
 
     def _abandon(self, pid: int) -> None:
@@ -268,7 +270,7 @@ class Recording:
                 looked = now
                 self._collect_ended()
                 if self._attached and not self._anybody_left():
-                    self._status = 0  # how it ended is its parent's business
+                    self._status = 0  # its own is its parent's business
                 if self._status is not None and not self._anybody_left():
                     return
             if not busy:
@@ -303,7 +305,8 @@ class Recording:
         for image in list(self.images):
             for pid in list(image.drain.pids):
                 if pid in self._gone or pid in ended or image.drain.has_ended(pid):
-                    image.drain.finish_process(pid, ended.get(pid, self._now()), self._gone.get(pid))
+                    status = self._gone.get(pid, self._exits.statuses.get(pid))
+                    image.drain.finish_process(pid, ended.get(pid, self._now()), status)
                 else:
                     self._exits.watch(pid)
             if not image.drain.pids and not image.lives():
@@ -438,8 +441,9 @@ class Recording:
             self._note(note)
         self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})
         end: dict[str, Any] = {"tick": self._now(), "reason": "stopped" if self.stop else "exited"}
-        if self._status is not None:
-            end["status"] = os.waitstatus_to_exitcode(self._status)
+        status = self._exits.statuses.get(self._main_pid) if self._attached else self._status
+        if status is not None:
+            end["status"] = os.waitstatus_to_exitcode(status)
         if self.spool.stopped:
             end["reason"] = self.spool.stopped
         self.spool.append("end", end)

@@ -13,6 +13,8 @@ __all__ = ["Result"]
 class Result:
     """How a recording ended. ``status`` is the wait status of the program, 0 if it still runs (``runs_on``).
 
+    A process that was ``attached`` to leaves 0 there; ``attached_status`` is what it has ended with, where it was seen.
+
     ``hooked`` is how many functions were hooked for tracing, each counted once, in however many processes it was.
 
     ``stood_still`` has, for a process that was attached to, for how many seconds it was stopped each time.
@@ -27,3 +29,5 @@ class Result:
     stopped: str | None
     stood_still: tuple[float, ...] = ()
     largest_library: str = ""
+    attached: bool = False
+    attached_status: int | None = None
