@@ -1,8 +1,9 @@
 """Users on a running program: registered and taken off while it runs, beside those of other controllers."""
 
 from shadowgraph.live.counter import Counter
+from shadowgraph.live.handlers import Ops
 from shadowgraph.live.histogram import Histogram, Totals
 from shadowgraph.live.target import Target, attach, launch
 from shadowgraph.live.user import User
 
-__all__ = ["Counter", "Histogram", "Target", "Totals", "User", "attach", "launch"]
+__all__ = ["Counter", "Histogram", "Ops", "Target", "Totals", "User", "attach", "launch"]

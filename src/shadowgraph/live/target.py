@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -20,12 +21,17 @@ from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
 from shadowgraph.live.condition import Condition
+from shadowgraph.live.handlers import Ops
+from shadowgraph.live.quiescence import wait_until_left
 from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, User
 from shadowgraph.live.worker import Worker
 from shadowgraph.ops.attaching import prepare
+from shadowgraph.ops.borrowing import at_safe_place as safe_place
+from shadowgraph.ops.borrowing import borrowed
 from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.entering import choose, complete, tell_runtimes
+from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, end_told, runs
@@ -38,7 +44,7 @@ from shadowgraph.stack.safe_place import SafePlace
 from shadowgraph.target import launch as launching
 from shadowgraph.target import ptrace
 from shadowgraph.target.limits import lifted
-from shadowgraph.target.memory import Memory
+from shadowgraph.target.memory import Memory, program_mark
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.running import vet_running
 from shadowgraph.target.vet import vet_program
@@ -48,7 +54,7 @@ __all__ = ["Target", "attach", "launch"]
 _User = TypeVar("_User", bound=User)
 
 # A program that was launched stands at its entry until no user has been registered for so long.
-_HOLD_SECONDS = 0.1
+_HOLD_SECONDS = 0.5
 _LOOK_SECONDS = 0.02
 _REAP_SECONDS = 1.0
 
@@ -231,6 +237,8 @@ class Target:
         registry = self._registry
         numbers = np.array(sorted(labels), np.int64)
         condition = Condition.of(user.when)
+        if isinstance(user, Ops):
+            self._bring_in(user)
         with registry.locked():
             cells = Cells(registry.arena)
             own = (user.pool_size(registry, numbers) + 63) // 64 * 64
@@ -238,7 +246,7 @@ class Target:
             row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
             row = replace(row, fields={**row.fields, "pool_at": at, "pool_size": own + condition.size})
             slot = registry.add(row, numbers, np.array(sorted(callers), np.int64))
-        user.registered(Place(self.unregister, registry, slot, labels))
+        user.registered(Place(self.unregister, self._has_ended, registry, slot, labels))
         self._users.append(user)
 
     def _hook_held(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
@@ -348,6 +356,46 @@ class Target:
             user.give_up()
             place.registry.remove(place.slot)
         self._users.remove(user)
+        if isinstance(user, Ops):
+            self._take_out(user, place.slot)
+
+    def _bring_in(self, user: Ops) -> None:
+        """Bring the code of handlers into the process."""
+        load = load_with_loader if user.handlers.obstacles else map_handlers
+        with self._borrowed(at_safe_place=bool(user.handlers.obstacles)) as thread:
+            user.loaded = load(thread, user.handlers)
+
+    def _take_out(self, user: Ops, slot: int) -> None:
+        """Take it out again, when no thread runs it any more."""
+        loaded, user.loaded = user.loaded, None
+        if loaded is None or self._registry is None or not runs(self.pid):
+            return
+        wait_until_left(self._registry.arena, slot)
+        with alone_with(self.pid), self._borrowed(at_safe_place=bool(loaded.library)) as thread:
+            unload(thread, loaded)
+
+    @contextmanager
+    def _borrowed(self, *, at_safe_place: bool) -> Iterator[RemoteThread]:
+        """A thread of the process to call functions in."""
+        memory = Memory(self.pid)
+        try:
+            if self._held_until is not None:
+                with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+                    yield thread
+                return
+            mark = program_mark(self.pid)
+            if not at_safe_place:
+                with borrowed(self.pid, memory, mark, [], own_stack=False) as thread:
+                    yield thread
+                return
+            judge = SafePlace(self.pid, self._known_modules)
+            try:
+                with lifted(self.pid), safe_place(self.pid, memory, mark, judge, []) as thread:
+                    yield thread
+            finally:
+                judge.close()
+        finally:
+            memory.close()
 
     def _leave(self) -> None:
         """Take all hooks out if nobody uses them any more."""
@@ -400,7 +448,7 @@ def user_row(registry: Registry, slot: int) -> dict[str, Any]:
 def launch(command: Sequence[str]) -> Target:
     """Start a program. It stands at its entry while users are being registered.
 
-    It begins a tenth of a second after the last register(), or at once with resume() or wait().
+    It begins half a second after the last register(), or at once with resume() or wait().
     """
     if isinstance(command, str) or not command:
         raise UsageError("launch() takes a list: the program and its arguments")

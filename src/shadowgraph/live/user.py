@@ -23,11 +23,19 @@ Numbers = npt.NDArray[np.int64]
 class Place:
     """Where a registered user is: its slot, its functions, and their labels (``module!function``), by number.
 
-    ``take_off`` is its target's way to unregister it.
+    ``take_off`` is its target's way to unregister it, ``is_over`` tells whether the process has ended.
     """
 
-    def __init__(self, take_off: Callable[[User], None], registry: Registry, slot: int, labels: dict[int, str]) -> None:
+    def __init__(
+        self,
+        take_off: Callable[[User], None],
+        is_over: Callable[[], bool],
+        registry: Registry,
+        slot: int,
+        labels: dict[int, str],
+    ) -> None:
         self.take_off = take_off
+        self.is_over = is_over
         self.registry = registry
         self.cells = Cells(registry.arena)
         self.slot = slot

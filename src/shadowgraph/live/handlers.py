@@ -1,0 +1,161 @@
+"""Users with code of their own, in C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.registry import Registry, UserRow
+from shadowgraph.errors import UsageError
+from shadowgraph.live.events import EventRing, event_dtype
+from shadowgraph.live.user import Numbers, Place, User
+from shadowgraph.ops.handler_memory import LoadedHandlers
+from shadowgraph.ops.handler_object import HandlerObject
+from shadowgraph.ops.handler_source import compile_handlers, load_handlers
+
+__all__ = ["Ops"]
+
+_EVENT_BYTES = 1 << 20
+_WAIT_SECONDS = 0.01
+_PLAIN = ("-mgeneral-regs-only",)
+
+
+class Ops(User):
+    """Handlers in C at the entry and at the exit of functions (include/shadowgraph/ops.h describes them).
+
+    ``source`` is C that the system's compiler compiles, or ``path`` a shared object that has been compiled already;
+    ``entry`` and ``exit`` name the handlers, one of which may be left out. ``data_size`` bytes (1,024 at most) are the
+    handlers' own from the entry of a call to its exit. ``events`` describes the records that they emit
+    (:func:`numpy.dtype`), for :meth:`events`. Handlers from source that need no floating point are compiled without
+    vector registers, which makes calling them cheaper.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[str],
+        *,
+        source: str | None = None,
+        path: str | None = None,
+        entry: str = "",
+        exit: str = "",
+        data_size: int = 0,
+        events: object = None,
+        when: str | None = None,
+        name: str = "",
+    ) -> None:
+        super().__init__(functions, when=when, name=name)
+        if (source is None) == (path is None):
+            raise UsageError("Ops: either source, the text of handlers in C, or path, a shared object, is needed")
+        if not 0 <= data_size <= layout.DATA_LIMIT:
+            raise UsageError(
+                f"data_size: a user keeps at most {layout.DATA_LIMIT:,} bytes of a call, not {data_size:,}"
+            )
+        self.data_size = data_size
+        self._dtype = event_dtype(events) if events is not None else None
+        self._vectors = True
+        if source is not None:
+            self.handlers = self._compile(source, entry, exit)
+        else:
+            assert path is not None
+            self.handlers = load_handlers(path, entry, exit)
+        self.loaded: LoadedHandlers | None = None
+        self._ring: EventRing | None = None
+        self._last: npt.NDArray[np.void] | None = None
+        self._dropped = 0
+        self._fault = ""
+        self.functions_by_number: dict[int, str] = {}
+
+    def _compile(self, source: str, entry: str, exit: str) -> HandlerObject:
+        try:
+            made = compile_handlers(source, entry, exit, _PLAIN)
+            self._vectors = False
+        except UsageError:
+            made = compile_handlers(source, entry, exit)  # it needs floating point, or is wrong: then this says why
+        return made
+
+    # --- its place ---
+
+    def pool_size(self, registry: Registry, numbers: Numbers) -> int:
+        """The ring of its events."""
+        return EventRing.space(_EVENT_BYTES) if self._dtype is not None else 0
+
+    def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
+        """The handlers' addresses, and what they ask for."""
+        assert self.loaded is not None
+        fields = {
+            "entry": self.loaded.entry,
+            "exit": self.loaded.exit,
+            "data_size": self.data_size,
+            "flags": (layout.USER_VECTORS if self._vectors else 0) | layout.USER_SEES_VECTORS,
+        }
+        if self._dtype is not None:
+            self._ring = EventRing(registry.arena, at, _EVENT_BYTES)
+            self._ring.begin()
+            fields["events"] = at
+        return UserRow(
+            layout.USER_HANDLER,
+            self.name,
+            self.selection.text,
+            at_entry=bool(self.loaded.entry) or self.data_size > 0 or self.when is not None,
+            at_exit=bool(self.loaded.exit),
+            with_data=self.data_size > 0,
+            fields=fields,
+        )
+
+    def registered(self, place: Place) -> None:
+        """It has a place now."""
+        super().registered(place)
+        self.functions_by_number = dict(place.labels)
+
+    def keep(self, place: Place) -> None:
+        """Keep the events that nobody has taken yet, and how it went."""
+        if self._ring is not None and self._dtype is not None:
+            self._last = self._ring.take(self._dtype)
+            self._dropped = self._ring.dropped
+            self._ring = None
+        self._fault = _fault(place)
+
+    # --- what it has to say ---
+
+    def events(self, wait: Callable[[], bool] | None = None) -> Iterator[npt.NDArray[np.void]]:
+        """Batches of events as structured arrays: time (ticks), thread, function (a number), and the record's fields.
+
+        Goes on until the user is unregistered or its process has ended; ``wait`` is asked, when there is nothing,
+        whether to go on.
+        """
+        if self._dtype is None:
+            raise UsageError(f"{self.name}: emits no events; say what they are: Ops(..., events=[('fd', 'i4')])")
+        while self._place is not None and self._ring is not None:
+            over = self._place.is_over() or self._place.is_ended
+            batch = self._ring.take(self._dtype)
+            if len(batch):
+                yield batch
+            elif over or (wait is not None and not wait()):
+                return
+            else:
+                time.sleep(_WAIT_SECONDS)
+        if self._last is not None and len(self._last):
+            last, self._last = self._last, None
+            yield last
+
+    @property
+    def dropped(self) -> int:
+        """Events for which there was no room."""
+        return self._dropped if self._ring is None else self._ring.dropped
+
+    @property
+    def fault(self) -> str:
+        """Why the handlers were switched off: what a handler died of; "" if none has."""
+        return self._fault if self._place is None else _fault(self._place)
+
+
+def _fault(place: Place) -> str:
+    if not place.registry.has_fault(place.slot):
+        return ""
+    row = place.registry.user(place.slot)
+    return f"signal {int(row['fault'])} at address {int(row['fault_address']):#x}"
