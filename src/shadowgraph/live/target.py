@@ -22,7 +22,9 @@ from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
 from shadowgraph.live.condition import Condition
 from shadowgraph.live.handlers import Ops
+from shadowgraph.live.numbers import LiveNumbers
 from shadowgraph.live.quiescence import wait_until_left
+from shadowgraph.live.rows import user_row
 from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, User
 from shadowgraph.live.worker import Worker
@@ -57,27 +59,6 @@ _User = TypeVar("_User", bound=User)
 _HOLD_SECONDS = 0.5
 _LOOK_SECONDS = 0.02
 _REAP_SECONDS = 1.0
-
-
-class _LiveNumbers:
-    """Numbers for functions as a registry gives them."""
-
-    def __init__(self, registry: Registry | None) -> None:
-        self.registry = registry
-        self.traced_modules: set[str] = set()
-        self.new_values: list[dict[str, Any]] = []
-        self._next = 1
-
-    def module(self, path: str, name: str) -> int:
-        """Modules need no numbers here."""
-        return 0
-
-    def function(self, path: str, address: int, name: str, size: int) -> int:
-        """The next number."""
-        if self.registry is not None:
-            return int(self.registry.number_functions(1)[0])
-        self._next += 1
-        return self._next - 1
 
 
 class Target:
@@ -263,7 +244,7 @@ class Target:
                     assert self._agent is not None
                     tell_runtimes(memory, chosen.modules, self._known_modules, self._agent)
                 assert self._registry is not None
-                known, numbers = self._registry.known(), _LiveNumbers(self._registry)
+                known, numbers = self._registry.known(), LiveNumbers(self._registry)
                 for choice in chosen.choices.values():
                     request = request_hooks(choice, Capture(), numbers, {}, known)
                     if request is None:
@@ -280,7 +261,7 @@ class Target:
     def _hook_running(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
         """Hook what is not hooked yet of a process that runs, bringing in the agent if nobody has."""
         self._rejoin()
-        numbers = _LiveNumbers(self._registry)
+        numbers = LiveNumbers(self._registry)
         attachment = prepare(
             self.pid,
             selection,
@@ -418,31 +399,6 @@ def _wanted(chosen: Chosen) -> tuple[dict[int, str], set[int]]:
             if choice.flags[row] & layout.FLAG_CALLER:
                 callers.add(number)
     return labels, callers
-
-
-_KINDS = {
-    layout.USER_RECORDER: "recorder",
-    layout.USER_COUNTER: "counter",
-    layout.USER_TOTALS: "totals",
-    layout.USER_HISTOGRAM: "histogram",
-    layout.USER_HANDLER: "handler",
-}
-
-
-def user_row(registry: Registry, slot: int) -> dict[str, Any]:
-    """What there is to say of the user in a slot."""
-    row = registry.user(slot)
-    state = "faulted" if registry.has_fault(slot) else "on" if registry.is_armed(slot) else "paused"
-    return {
-        "slot": slot,
-        "name": bytes(row["name"]).decode(errors="replace"),
-        "kind": _KINDS.get(int(row["kind"]), "unknown"),
-        "filter": bytes(row["filter"]).decode(errors="replace"),
-        "functions": len(registry.functions_of(slot)),
-        "state": state,
-        "controller": int(row["controller_pid"]),
-        **registry.losses_of(slot),
-    }
 
 
 def launch(command: Sequence[str]) -> Target:
