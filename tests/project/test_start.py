@@ -49,7 +49,9 @@ def test_the_version_is_told_without_loading_any_command() -> None:
     assert not {name for name in foreign if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("command", ["", "record", "report", "replay", "graph", "functions"])
+@pytest.mark.parametrize(
+    "command", ["", "record", "report", "replay", "graph", "functions", "count", "hist", "top", "users", "detach"]
+)
 def test_help_is_shown_without_loading_anything_heavy(command: str) -> None:
     status, loaded = loaded_by(*command.split(), "--help")
     assert status == 0

@@ -20,6 +20,11 @@ _COMMANDS = {
     "replay": "The function graph in time order.",
     "graph": "The merged call tree, with times and counts.",
     "functions": "What can be hooked in a program, and why the rest cannot.",
+    "count": "How often functions of a running program are called.",
+    "hist": "How long calls of a running program take, or what they are given.",
+    "top": "A live table of the functions of a running program.",
+    "users": "Who uses the functions of a running program.",
+    "detach": "Take users off a running program.",
 }
 
 

@@ -150,10 +150,11 @@ class _Record:
     def run(self) -> int:
         """Do everything; the exit status."""
         from shadowgraph.cli._numpy import load_numpy
+        from shadowgraph.cli._standard_files import occupy_standard_files
         from shadowgraph.target.limits import raise_own_limits
         from shadowgraph.trace.finisher import Finisher
 
-        _occupy_standard_files()
+        occupy_standard_files()
         raise_own_limits()
         load_numpy()  # once, for the finisher too
         finisher = Finisher(_progress())
@@ -277,18 +278,6 @@ def _run_on(recording: Recording, options: dict[str, Any], started: Callable[[],
         return recording.run_on(options["pid"], judge, seconds, started)
     finally:
         judge.close()
-
-
-def _occupy_standard_files() -> None:
-    """Open what is closed of files 0 to 2, or files of ours would get these numbers, and what goes to stderr with them.
-
-    The program does not inherit it.
-    """
-    while True:
-        number = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        if number > 2:
-            os.close(number)
-            return
 
 
 def _folder_here() -> str:

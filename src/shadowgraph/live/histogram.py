@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class _Measure(User):
         rows = self._own.read(place.cells, len(place.numbers))
         return dict(place.by_label(rows, _joined))
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """What one step of a value is worth: nanoseconds for durations, else 1."""
         return 1e9 / ticks_per_second() if self._code == layout.VALUE_DURATION else 1

@@ -11,7 +11,7 @@ from shadowgraph.ops.leaving import Leaving
 from shadowgraph.ops.processes import alone_with, runs, sharers
 from shadowgraph.target.memory import Memory
 
-__all__ = ["leave_if_unused"]
+__all__ = ["leave_if_unused", "leave_sharers"]
 
 
 def leave_if_unused(pid: int, agent: Agent) -> list[str]:
@@ -26,10 +26,14 @@ def leave_if_unused(pid: int, agent: Agent) -> list[str]:
         with registry.locked():
             if registry.slots():
                 return []
-        inode = agent.arena.inode
-        leaving = Leaving(lambda: [one for one in sharers(inode, 0) if _uses(one, inode)], lambda _: None)
-        leaving.run()
-        return leaving.notes
+        return leave_sharers(agent.arena.inode)
+
+
+def leave_sharers(inode: int) -> list[str]:
+    """Take all hooks out of the processes whose agent works with the arena of this inode; remarks as above."""
+    leaving = Leaving(lambda: [one for one in sharers(inode, 0) if _uses(one, inode)], lambda _: None)
+    leaving.run()
+    return leaving.notes
 
 
 def _uses(pid: int, inode: int) -> bool:

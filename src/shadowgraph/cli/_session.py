@@ -1,0 +1,218 @@
+"""What `count`, `hist` and `top` share: a process that is attached to or started, for as long as it is wanted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shadowgraph.errors import ShadowgraphError, UsageError
+
+if TYPE_CHECKING:
+    from shadowgraph.live import User
+
+__all__ = ["Session", "Time", "functions_option", "pid_argument", "target_arguments"]
+
+_LOOK_SECONDS = 0.05
+
+_User = TypeVar("_User", bound="User")
+
+
+class Time(click.ParamType[float]):
+    """A time as people write it; seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds from 10s, 500ms or 2m."""
+        from shadowgraph.view.units import parse_time
+
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = parse_time(value) / 1e9
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+        if not seconds:
+            self.fail(f"{value!r} is no time at all", param, ctx)
+        return seconds
+
+
+def functions_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -f."""
+    return click.option(
+        "-f",
+        "--function",
+        "functions",
+        multiple=True,
+        metavar="PATTERN",
+        help="These functions: a glob, re:…, or module!pattern.",
+    )(command)
+
+
+def target_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add PID or COMMAND, and --pid."""
+    words = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="PID|COMMAND…")
+    pid = click.option("--pid", type=click.IntRange(1), help="The process, if not named as the first argument.")
+    return pid(words(command))
+
+
+def pid_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument PID."""
+    return click.argument("pid", type=click.IntRange(1))(command)
+
+
+class Session:
+    """A process with users of ours, from their registration to the end of it, of the time, or of the user's patience.
+
+    As a context it leaves the process as it was. ``ending`` says afterwards what ended it: "exit" of the process,
+    "time", "signal", or "detached" if somebody else has taken all our users off.
+    """
+
+    def __init__(self, words: Sequence[str], pid: int | None, duration: float | None = None) -> None:
+        self._command, self._pid = _target_of(words, pid)
+        self._duration = duration
+        self._until: float | None = None
+        self._interrupts = 0
+        self._stop = False
+        self._saved: dict[int, Any] = {}
+        self._users: list[User] = []
+        self.ending = ""
+        self.status = 0
+
+    def __enter__(self) -> Session:
+        from shadowgraph.cli._numpy import load_numpy
+        from shadowgraph.cli._standard_files import occupy_standard_files
+        from shadowgraph.target.limits import raise_own_limits
+
+        occupy_standard_files()
+        raise_own_limits()
+        load_numpy()
+        from shadowgraph import live
+        from shadowgraph.target.launch import EndedBeforeEntry
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._saved[number] = signal.signal(number, self._signalled)
+        try:
+            self.target = live.launch(self._command) if self._pid is None else live.attach(self._pid)
+            self.program = _program_of(self.target.pid)
+        except EndedBeforeEntry as ended:  # its loader has said why
+            self._restore()
+            code = os.waitstatus_to_exitcode(ended.status)
+            raise SystemExit(code if code >= 0 else 128 - code) from None
+        except BaseException:
+            self._restore()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None and self._pid is None and not self._users:
+                self._abandon()
+            else:
+                self.target.close()
+        finally:
+            self._restore()
+
+    def register(self, user: _User) -> _User:
+        """Put a user on the process."""
+        self.target.register(user)
+        self._users.append(user)
+        return user
+
+    def start(self) -> None:
+        """All users are there: let a program that was launched begin, and the time."""
+        self.target.resume()
+        if self._duration is not None:
+            self._until = time.monotonic() + self._duration
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait so long, or for ever. True while the session goes on."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self._is_over():
+            now = time.monotonic()
+            ends = [end - now for end in (deadline, self._until) if end is not None]
+            status = self.target.wait(max(min([_LOOK_SECONDS, *ends]), 0))
+            if status is not None:
+                self.ending, self.status = "exit", status
+            elif deadline is not None and time.monotonic() >= deadline:
+                return not self._is_over()
+        return False
+
+    def _is_over(self) -> bool:
+        if not self.ending:
+            if self._stop:
+                self.ending = "signal"
+            elif self._until is not None and time.monotonic() >= self._until:
+                self.ending = "time"
+            elif self._users and not any(user.is_registered for user in self._users):
+                self.ending = "detached"
+        return bool(self.ending)
+
+    def remarks(self) -> list[str]:
+        """What there is to say beside the results, in sentences."""
+        said = list(self.target.notes)
+        missed = sum(user.missed for user in self._users)
+        if missed:
+            from shadowgraph.view.units import count_of
+
+            said.append(f"{count_of(missed, 'call')} could not be served and are missing from these numbers")
+        if self.ending == "detached":
+            said.append("this user was taken off by somebody else (shadowgraph detach)")
+        if self._pid is None and self.ending not in ("", "exit"):
+            said.append(f"the program runs on (process {self.target.pid})")
+        return said
+
+    def say_remarks(self) -> None:
+        """The same on stderr."""
+        for remark in self.remarks():
+            click.echo(f"shadowgraph: {remark}", err=True)
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        """The terminal's Ctrl-C reaches a program that was launched by itself: the first one is its business."""
+        self._interrupts += number == signal.SIGINT
+        if number != signal.SIGINT or self._pid is not None or self._interrupts > 1:
+            self._stop = True
+
+    def _restore(self) -> None:
+        for number, handler in self._saved.items():
+            signal.signal(number, handler)
+        self._saved.clear()
+
+    def _abandon(self) -> None:
+        """Nothing of the program has run yet: it is ended rather than left unwatched."""
+        try:
+            os.kill(self.target.pid, signal.SIGKILL)
+            os.waitpid(self.target.pid, 0)
+            self.target.close()
+        except (ShadowgraphError, OSError):
+            pass  # it is gone
+
+
+def _target_of(words: Sequence[str], pid: int | None) -> tuple[list[str], int | None]:
+    """The command to be run, or the process to be attached to."""
+    if pid is not None:
+        if words:
+            raise UsageError("--pid names a process that runs already; no program can be named with it")
+        return [], pid
+    if not words:
+        raise UsageError("name a process by its pid, or a program to run (behind -- if it has options)")
+    if len(words) == 1 and words[0].isdecimal():
+        return [], int(words[0])
+    return list(words), None
+
+
+def _program_of(pid: int) -> str:
+    """The name of the module whose functions need no module beside their names."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).removesuffix(" (deleted)")
+    except OSError:
+        return ""

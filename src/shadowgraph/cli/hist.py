@@ -1,0 +1,113 @@
+"""`shadowgraph hist`: how long calls of a running program take, what they return, or what they are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shadowgraph.cli._session import Session, Time, functions_option, target_arguments
+from shadowgraph.errors import UsageError
+
+if TYPE_CHECKING:
+    from shadowgraph.live import Histogram
+    from shadowgraph.view.live import Distribution
+
+__all__ = ["command"]
+
+_STEPS = 16
+
+
+@click.command(short_help="How long calls of a running program take, or what they are given.")
+@functions_option
+@click.option(
+    "--value",
+    default="duration",
+    show_default=True,
+    metavar="duration|result|arg(N)",
+    help="What is measured: the time of each call, what it returns, or its integer argument N (0 to 5).",
+)
+@click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
+@click.option(
+    "--sort",
+    type=click.Choice(["count", "total", "mean", "p50", "p90", "p99", "max", "name"]),
+    default="count",
+    show_default=True,
+    help="Which function comes first.",
+)
+@click.option("--limit", type=click.IntRange(0), default=0, help="Show so many functions, 0 for all.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--raw-names", is_flag=True, help="Show names as they are in the file, not demangled.")
+@target_arguments
+def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
+    """Show how a value is distributed over the calls of functions of a process (PID), or of a COMMAND that is started.
+
+    It ends with the program, with --for, or with Ctrl-C; a process that was attached to runs on as it was.
+    """
+    if not options["functions"]:
+        raise UsageError("say which functions to measure: -f PATTERN (-f '*' for all of the executable)")
+    from shadowgraph.live import Histogram
+    from shadowgraph.view.terminal import Output
+
+    output = Output()
+    histogram = Histogram(options["functions"], value=options["value"], name="hist")
+    with Session(words, pid, options["duration"]) as session:
+        session.register(histogram)
+        session.start()
+        session.wait()
+        session.target.unregister(histogram)
+    found, silent = _distributions(histogram, session.program, options)
+    shown = found[: options["limit"] or None]
+    left = {"more": len(found) - len(shown), "without_calls": silent}
+    if options["as_json"]:
+        from shadowgraph.view.live import write_json
+
+        functions = [_record(one, histogram) for one in shown]
+        content = {"value": options["value"], "functions": functions, **left}
+        write_json(output, {**content, "end": session.ending, "problems": session.remarks()})
+    else:
+        from shadowgraph.view.live import write_distributions
+        from shadowgraph.view.units import count_of, format_time
+
+        write_distributions(output, shown, format_time if options["value"] == "duration" else _number)
+        if left["more"]:
+            output.line(f"... and {count_of(left['more'], 'more function')} (--limit 0 shows all)")
+        if silent:
+            output.line(f"{count_of(silent, 'function')} without a call left out")
+    output.flush()
+    session.say_remarks()
+    return session.status
+
+
+def _distributions(histogram: Histogram, program: str, options: dict[str, Any]) -> tuple[list[Distribution], int]:
+    """What there is of each function that was called, sorted, and how many were not."""
+    from shadowgraph.view.live import Distribution, Function
+
+    summaries = histogram.all_percentiles()
+    found = [
+        Distribution(Function(label, program, options["raw_names"]), summary, histogram.spread(label, _STEPS))
+        for label, summary in summaries.items()
+        if summary["count"]
+    ]
+    sort = options["sort"]
+    if sort == "name":
+        found.sort(key=lambda one: one.function.title)
+    else:
+        found.sort(key=lambda one: (-_key(one, sort), one.function.title))
+    return found, len(summaries) - len(found)
+
+
+def _key(one: Distribution, sort: str) -> float:
+    return one.summary["count"] * one.summary["mean"] if sort == "total" else one.summary[sort]
+
+
+def _record(one: Distribution, histogram: Histogram) -> dict[str, Any]:
+    unit = "_ns" if histogram.value == "duration" else ""
+    summary = {name if name == "count" else name + unit: value for name, value in one.summary.items()}
+    buckets = [list(bucket) for bucket in histogram.buckets(one.function.label)]
+    return {**one.function.identity, **summary, "buckets": buckets}
+
+
+def _number(value: float) -> str:
+    """A value that is no time; 0x… for what is larger than most numbers are, which may be an address."""
+    return f"{value:,.1f}" if value != int(value) and abs(value) < 1e6 else f"{int(value):,}"
