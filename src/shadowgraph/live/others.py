@@ -13,7 +13,7 @@ from shadowgraph.agent.inject import Agent, find_agent, is_same_build, read_zone
 from shadowgraph.agent.kept import read_kept
 from shadowgraph.agent.registry import Registry, process_start
 from shadowgraph.errors import StartError, UsageError
-from shadowgraph.live.target import user_row
+from shadowgraph.live.rows import user_row
 from shadowgraph.live.unused import leave_if_unused, leave_sharers
 from shadowgraph.ops.drain import process_command
 from shadowgraph.ops.joining import arena_inode, join

@@ -30,7 +30,7 @@ from shadowgraph.ops.thread_names import ThreadNames
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import read_ticks
 
-__all__ = ["Drain", "Numbering"]
+__all__ = ["Drain", "Numbering", "process_command"]
 
 _LAST_RECORDS = 4 * layout.RECORD_SIZE
 
