@@ -17,6 +17,7 @@ from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave
 from shadowgraph.ops.processes import runs
+from shadowgraph.ops.recorder_slot import give_back_recorder_slot
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
@@ -111,6 +112,7 @@ def attached(pid: int, selection: Selection | None = None, settings: Settings = 
         yield process
     finally:
         header = process.agent.arena.header
+        give_back_recorder_slot(process.agent)
         if runs(pid):
             leave(pid)
         header["recording"] = 0

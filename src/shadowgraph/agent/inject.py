@@ -23,6 +23,7 @@ __all__ = [
     "AGENT_PATH",
     "Agent",
     "Settings",
+    "agent_function",
     "find_agent",
     "inject",
     "is_agent",
@@ -156,6 +157,11 @@ def is_agent(module: Module) -> bool:
 def is_agent_path(path: str) -> bool:
     """Whether a loaded file is the agent, by the path that the process has it under."""
     return path in (str(AGENT_PATH), str(_AGENT_BY_GS)) or path.startswith(_LENT)
+
+
+def agent_function(module: Module, name: str) -> int:
+    """The address of one of the agent's functions in a process that has it loaded as ``module``."""
+    return module.base + _symbol(module, name)
 
 
 def _symbol(module: Module, name: str) -> int:

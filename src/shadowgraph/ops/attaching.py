@@ -38,7 +38,7 @@ from shadowgraph.ops.recorder_slot import take_recorder_slot
 from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
-from shadowgraph.patch import HEAD_OFFSETS, HEAD_START
+from shadowgraph.ops.within import places_in_agent
 from shadowgraph.target import ptrace
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory, program_mark, read_mappings
@@ -169,7 +169,7 @@ class Attachment:
             with StoppedProcess(self.pid) as stop:
                 refuse_other_program(self.pid, self.mark)
                 standing = Standing(stop, self.memory, restorers)
-                busy = [] if agent else self._in_agent(standing, module, zones["kept"])
+                busy = [] if agent else places_in_agent(standing, self.pid, self.memory, module, zones["kept"])
                 if not busy:
                     process = self._write(stop, standing, module, agent, settings, placed)
             self.stops.append(stop.stood_still)
@@ -182,24 +182,6 @@ class Attachment:
                     f"middle of its entry or return for {_EMPTY_SECONDS:g} seconds (below a signal handler, or stopped)"
                 )
             time.sleep(0.001)
-
-    def _in_agent(self, standing: Standing, module: Module, table: int) -> list[int]:
-        """Places in the agent, and in thunks on the way there: who is there is about to use what will be renewed."""
-        text = [
-            (mapping.start, mapping.end)
-            for mapping in read_mappings(self.pid)
-            if module.low <= mapping.start < module.high and "x" in mapping.permissions
-        ]
-        blocks = [(kept.base, kept.base + kept.size) for kept in read_kept(self.memory, table)]
-        return [
-            pc
-            for pc in standing.places()
-            if any(low <= pc < high for low, high in text)
-            or (any(low <= pc < high for low, high in blocks) and self._is_in_head(pc))
-        ]
-
-    def _is_in_head(self, pc: int) -> bool:
-        return any(self.memory.read(pc - offset, len(HEAD_START)) == HEAD_START for offset in HEAD_OFFSETS)
 
     def _write(
         self,

@@ -21,6 +21,7 @@ from shadowgraph.ops.in_flight import (
     forget_calls,
     open_row,
     places_in_flight,
+    take_off_recorder,
     threads_in_flight,
 )
 from shadowgraph.ops.places import count_calls, has_holes
@@ -88,6 +89,7 @@ class Drain:
     ) -> None:
         self.arena = arena
         self.calls_taken = 0
+        self.others_stay = False  # other users of the arena go on when this recorder leaves
         self.pids: set[int] = set()
         self._spool = spool
         self._numbering = numbering
@@ -247,7 +249,7 @@ class Drain:
             if entry not in busy and entry in self._threads:
                 self._finish_thread(entry)
 
-    def _finish_thread(self, entry: int) -> None:
+    def _finish_thread(self, entry: int, *, goes_on: bool = False) -> None:
         self._put_right(entry)
         row, thread = self.arena.threads[entry], self._threads.pop(entry)
         self._names.end(thread.number)
@@ -255,7 +257,8 @@ class Drain:
         if ended:
             self._tell([{"thread": thread.number, "end": ended - self._tick_base}])
         self._spool.append("counters", [self._counters(thread, row)])
-        row["state"] = layout.THREAD_FREE
+        if not goes_on or int(row["state"]) == layout.THREAD_DEAD:
+            row["state"] = layout.THREAD_FREE
 
     def _counters(self, thread: _Thread, row: Any) -> dict[str, int]:
         return {
@@ -302,7 +305,10 @@ class Drain:
         now = read_ticks() - self._tick_base
         in_flight = calls_in_flight(self.arena, entries)
         rows = [open_row(self._threads[at].number, call, now) for at, call in in_flight if call.start not in written]
-        self.arena.open_calls["function"][places_in_flight(self.arena, entries)] &= np.uint64(layout.OPEN_SLOW)
+        if self.others_stay:
+            take_off_recorder(self.arena, entries)
+        else:
+            self.arena.open_calls["function"][places_in_flight(self.arena, entries)] &= np.uint64(layout.OPEN_SLOW)
         self._frozen[pid] = _Frozen(used, rows, now)
 
     def _entries(self, pid: int) -> list[int]:
@@ -330,10 +336,12 @@ class Drain:
         self._append_open_calls(pid, frozen)
         for entry in entries:
             self._put_right(entry)
-        forget_calls(self.arena, entries)
+        goes_on = self.others_stay and shares(pid, self.arena.inode)
+        if not goes_on:
+            forget_calls(self.arena, entries)
         for entry in entries:
             self._tell([{"thread": self._threads[entry].number, "end": ended}])
-            self._finish_thread(entry)
+            self._finish_thread(entry, goes_on=goes_on)
         if pid in self._processes:
             code = None if status is None else os.waitstatus_to_exitcode(status)
             self._spool.append("processes", [{"process": self._processes[pid], "end": ended, "status": code}])

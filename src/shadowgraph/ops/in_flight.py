@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.entries import RECORDER_SLOT
 
 __all__ = [
     "START_MASK",
@@ -17,11 +18,13 @@ __all__ = [
     "forget_calls",
     "open_row",
     "places_in_flight",
+    "take_off_recorder",
     "threads_in_flight",
 ]
 
 START_MASK = (1 << layout.START_BITS) - 1
 _FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
+_RECORDER = 1 << RECORDER_SLOT
 _DEPTH_MASK = (1 << layout.DEPTH_BITS) - 1
 
 
@@ -44,7 +47,7 @@ def places_in_flight(arena: Arena, entries: list[int]) -> npt.NDArray[np.intp]:
 
 
 def calls_in_flight(arena: Arena, entries: list[int]) -> list[tuple[int, InFlight]]:
-    """The calls in flight of some threads, each with the entry of its thread.
+    """The recorder's calls in flight of some threads, each with the entry of its thread.
 
     One that returns while it is read is left out: its place does not read the same twice.
     """
@@ -55,8 +58,17 @@ def calls_in_flight(arena: Arena, entries: list[int]) -> list[tuple[int, InFligh
     return [
         (owner, InFlight(place, call[0], call[1] & _FUNCTION_MASK))
         for place, owner, call, again in rows
-        if call == again and call[1] & _FUNCTION_MASK
+        if call == again and call[1] & _FUNCTION_MASK and (not call[1] & layout.OPEN_USERS or call[2] & _RECORDER)
     ]
+
+
+def take_off_recorder(arena: Arena, entries: list[int]) -> None:
+    """Calls in flight of some threads, which stand still, are no recorder's from now on; other users keep theirs."""
+    calls, places = arena.open_calls, places_in_flight(arena, entries)
+    plain = places[calls["function"][places] & np.uint64(layout.OPEN_USERS) == 0]
+    calls["users"][plain] = 0
+    calls["users"][places] &= np.uint64(~_RECORDER & (1 << 64) - 1)
+    calls["function"][plain] |= np.uint64(layout.OPEN_SLOW | layout.OPEN_USERS)
 
 
 def threads_in_flight(arena: Arena) -> set[int]:

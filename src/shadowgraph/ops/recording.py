@@ -422,7 +422,8 @@ class Recording:
         for image in self.images:
             from shadowgraph.ops.leaving import Leaving
 
-            left = Leaving(image.sharing, image.drain.freeze, others=give_back_recorder_slot(image.process.agent))
+            image.drain.others_stay = give_back_recorder_slot(image.process.agent)
+            left = Leaving(image.sharing, image.drain.freeze, others=image.drain.others_stay)
             left.run()
             self._stood_still += left.stood_still
             for note in left.notes:
