@@ -143,6 +143,12 @@ SG_HIDDEN int sg_controller_gone(uint32_t *heartbeat, uint32_t *still);
 SG_HIDDEN void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count);
 SG_HIDDEN void sg_event_hook(const struct sg_function *function, uint64_t slot, const struct sg_entry_registers *registers);
 
+/* The bit of the recorder that the plain paths serve: slot 0, unless that has been given to another user, all others being taken. */
+static inline uint64_t sg_recorder_bit(void)
+{
+    return sg_registry->users[0].kind <= SG_USER_RECORDER;
+}
+
 static inline struct sg_frame *sg_block_frames(uint32_t block)
 {
     return sg_frames + block * SG_BLOCK_FRAMES;

@@ -23,7 +23,7 @@ void sg_tail_unlink(struct sg_frame *frame)
 /* Writes the record of a call, with what was captured of it, if it is the recorder's. */
 void sg_record_call(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind)
 {
-    if ((frame->open->function & SG_OPEN_USERS) && !(frame->open->users & 1))
+    if ((frame->open->function & SG_OPEN_USERS) && !(frame->open->users & sg_recorder_bit()))
         return;
     const uint64_t *values = frame->open->function & SG_OPEN_VALUES ? (const uint64_t *)frame->values : 0;
     uint64_t function = frame->open->function & ~SG_OPEN_MARKS;
@@ -45,13 +45,13 @@ static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t origi
     frame->slot = (uint64_t)call->slot;
     if (users & sg_registry->at_entry)
         users = sg_users_at_entry(thread, frame, call);
-    if (users != 1 || (sg_registry->conditional & 1)) {
+    if (users != sg_recorder_bit() || (sg_registry->conditional & 1)) {
         frame->open->users = users;
         frame->open->epoch = call->epoch;
         marks = SG_OPEN_SLOW | SG_OPEN_USERS;
     }
     frame->open->start = sg_ticks() + frame->bias;
-    if ((function->flags & SG_FLAG_VALUES) && (users & 1)) {
+    if ((function->flags & SG_FLAG_VALUES) && (users & sg_recorder_bit())) {
         sg_values_at_entry(frame, call->slot, call->registers);
         marks |= SG_OPEN_SLOW | SG_OPEN_VALUES;
     }
@@ -193,7 +193,7 @@ static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t no
         return;
     if (open & SG_OPEN_USERS) {
         sg_users_at_return(thread, frame, now, registers);
-        int recorded = frame->open->users & 1;
+        int recorded = (frame->open->users & sg_recorder_bit()) != 0;
         if (!recorded || ((sg_registry->conditional & 1) && !sg_user_exit_holds(thread, frame, 0, now, registers))) {
             frame->open->function = 0;
             return;

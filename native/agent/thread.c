@@ -61,7 +61,7 @@ static int is_recorded(const struct sg_thread *dead)
 {
     const struct sg_shared_thread *shared = &sg_shared_threads[dead - sg_threads];
     uint64_t lost = shared->missed | shared->dropped | shared->filtered | shared->values_lost;
-    return (sg_registry->live & 1) || dead->sequence || lost;
+    return (sg_registry->live & sg_recorder_bit()) || dead->sequence || lost;
 }
 
 /* A thread is gone: its last records and its blocks become available. Called with the lock held. */

@@ -36,9 +36,9 @@ static struct sg_losses *losses(const struct sg_thread *thread, uint32_t user)
 /* These users do not get this call. */
 void sg_users_missed(struct sg_thread *thread, uint64_t users)
 {
-    if (users & 1)
+    if (users & sg_recorder_bit())
         thread->shared->missed++;
-    for (users &= ~1ull; users; users &= users - 1)
+    for (users &= ~sg_recorder_bit(); users; users &= users - 1)
         losses(thread, (uint32_t)__builtin_ctzll(users))->missed++;
 }
 
@@ -274,7 +274,7 @@ static void leave_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t
 static uint64_t still_there(const struct sg_open *open)
 {
     uint64_t users = open->users & sg_registry->live & ~sg_registry->faulted, found = 0;
-    for (uint64_t rest = users & ~1ull; rest; rest &= rest - 1) {
+    for (uint64_t rest = users & ~sg_recorder_bit(); rest; rest &= rest - 1) {
         uint32_t user = (uint32_t)__builtin_ctzll(rest);
         if (sg_registry->epochs[user] <= open->epoch)
             found |= 1ull << user;

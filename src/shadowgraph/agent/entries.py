@@ -24,19 +24,22 @@ def set_recorder(records: npt.NDArray[np.void], zones: Mapping[str, int]) -> Non
     traced = records["flags"] & layout.FLAG_SILENT == 0
     records["users"] = np.where(traced, _RECORDER, np.uint64(0))[:, None]
     records["callers"] = np.where(traced & (records["flags"] & layout.FLAG_CALLER != 0), _RECORDER, np.uint64(0))
-    set_entries(records, zones, armed=1, counters=0)
+    set_entries(records, zones, armed=1, counters=0, recorder=True)
 
 
-def set_entries(records: npt.NDArray[np.void], zones: Mapping[str, int], *, armed: int, counters: int) -> None:
+def set_entries(
+    records: npt.NDArray[np.void], zones: Mapping[str, int], *, armed: int, counters: int, recorder: bool
+) -> None:
     """Lead each thunk to the entry path that its flags and its armed users ask for; functions without any pass.
 
-    ``counters`` are the users that share one counter for each function.
+    ``counters`` are the users that share one counter for each function; ``recorder`` says whether the slot of the
+    recorder is that of one.
     """
     flags = records["flags"]
     users = (records["users"][:, 0] | records["users"][:, 1]) & np.uint64(armed)
     differ = records["users"][:, 0] != records["users"][:, 1]
     enter = np.where(users == 0, records["body"], np.uint64(zones["enter_general"]))
-    plain = (users == _RECORDER) & (flags & layout.FLAG_VALUES == 0) & ~differ
+    plain = recorder & (users == _RECORDER) & (flags & layout.FLAG_VALUES == 0) & ~differ
     enter[plain] = zones["enter"]
     enter[plain & (records["callers"] & _RECORDER != 0)] = zones["enter_from_caller"]
     counted = (users != 0) & (users & ~np.uint64(counters) == 0) & (records["callers"] & users == 0) & ~differ

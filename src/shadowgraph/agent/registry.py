@@ -20,7 +20,7 @@ import numpy.typing as npt
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.entries import set_entries
+from shadowgraph.agent.entries import RECORDER_SLOT, set_entries
 from shadowgraph.errors import StartError
 
 __all__ = ["Registry", "UserRow", "process_start"]
@@ -52,6 +52,10 @@ def process_start(pid: int) -> int:
     except OSError:
         return 0
     return 0 if fields[0] in b"ZX" else int(fields[19])
+
+
+def _all_taken() -> StartError:
+    return StartError(f"all {layout.USERS} places for users are taken in this process; end one of them first")
 
 
 class Registry:
@@ -135,6 +139,11 @@ class Registry:
     def _functions(self) -> npt.NDArray[np.void]:
         return self.arena.functions[: int(self._row["next_function"])]
 
+    @property
+    def has_recorder_slot(self) -> bool:
+        """Whether the recorder's slot has a recorder, or is free for one."""
+        return int(self._users[RECORDER_SLOT]["kind"]) in (layout.USER_FREE, layout.USER_RECORDER)
+
     # --- functions ---
 
     def number_functions(self, count: int) -> npt.NDArray[np.int64]:
@@ -164,7 +173,10 @@ class Registry:
 
         ``callers`` are those of the functions of which it wants only calls from the executable.
         """
-        slot = self._free_slot() if slot is None else slot
+        if slot is None:
+            slot = self._free_slot()
+        elif int(self._users[slot]["kind"]) not in (layout.USER_FREE, user.kind):
+            raise _all_taken()
         bit = np.uint64(1 << slot)
         self._row["epoch"] = int(self._row["epoch"]) + 1
         self._row["epochs"][slot] = self._row["epoch"]
@@ -248,7 +260,7 @@ class Registry:
         """The slot behind all others if there is one: then the order of the slots is that of the registrations."""
         used = self._users["kind"] != layout.USER_FREE
         if used.all():
-            raise StartError(f"all {layout.USERS} places for users are taken in this process; end one of them first")
+            raise _all_taken()
         behind = int(np.flatnonzero(used).max(initial=0)) + 1  # slot 0 is left to a recorder
         return behind if behind < layout.USERS else int(np.flatnonzero(~used[1:])[0] + 1) if not used[1:].all() else 0
 
@@ -278,5 +290,6 @@ class Registry:
     def _lead(self, numbers: _Numbers) -> None:
         """Lead the thunks of these functions to the path that serves who is on them now."""
         records = self.arena.functions[numbers]
-        set_entries(records, self.zones, armed=int(self._row["armed"]), counters=int(self._row["counters"]))
+        armed, counters = int(self._row["armed"]), int(self._row["counters"])
+        set_entries(records, self.zones, armed=armed, counters=counters, recorder=self.has_recorder_slot)
         self.arena.functions["enter"][numbers] = records["enter"]

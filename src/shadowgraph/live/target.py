@@ -220,13 +220,18 @@ class Target:
         condition = Condition.of(user.when)
         if isinstance(user, Ops):
             self._bring_in(user)
-        with registry.locked():
-            cells = Cells(registry.arena)
-            own = (user.pool_size(registry, numbers) + 63) // 64 * 64
-            at = cells.find_pool(own + condition.size)
-            row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
-            row = replace(row, fields={**row.fields, "pool_at": at, "pool_size": own + condition.size})
-            slot = registry.add(row, numbers, np.array(sorted(callers), np.int64))
+        try:
+            with registry.locked():
+                cells = Cells(registry.arena)
+                own = (user.pool_size(registry, numbers) + 63) // 64 * 64
+                at = cells.find_pool(own + condition.size)
+                row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
+                row = replace(row, fields={**row.fields, "pool_at": at, "pool_size": own + condition.size})
+                slot = registry.add(row, numbers, np.array(sorted(callers), np.int64))
+        except StartError:
+            if isinstance(user, Ops):
+                self._unload(user)  # nobody has been given its handlers
+            raise
         user.registered(Place(self.unregister, self._has_ended, registry, slot, labels))
         self._users.append(user)
 
@@ -348,12 +353,17 @@ class Target:
 
     def _take_out(self, user: Ops, slot: int) -> None:
         """Take it out again, when no thread runs it any more."""
-        loaded, user.loaded = user.loaded, None
-        if loaded is None or self._registry is None or not runs(self.pid):
+        if user.loaded is None or self._registry is None or not runs(self.pid):
             return
         wait_until_left(self._registry.arena, slot)
-        with alone_with(self.pid), self._borrowed(at_safe_place=bool(loaded.library)) as thread:
-            unload(thread, loaded)
+        with alone_with(self.pid):
+            self._unload(user)
+
+    def _unload(self, user: Ops) -> None:
+        loaded, user.loaded = user.loaded, None
+        if loaded is not None:
+            with self._borrowed(at_safe_place=bool(loaded.library)) as thread:
+                unload(thread, loaded)
 
     @contextmanager
     def _borrowed(self, *, at_safe_place: bool) -> Iterator[RemoteThread]:

@@ -34,5 +34,5 @@ def reap(registry: Registry, pid: int) -> None:
     if not ended:
         return
     pages["state"][used[np.isin(users, ended)]] = layout.PAGE_ORPHAN
-    if RECORDER_SLOT not in registry.slots():
+    if RECORDER_SLOT not in registry.slots() or not registry.has_recorder_slot:
         threads["state"][living[np.isin(owners, ended)]] = layout.THREAD_FREE
