@@ -25,6 +25,9 @@ void sg_record_call(struct sg_thread *thread, const struct sg_frame *frame, uint
 {
     if ((frame->open->function & SG_OPEN_USERS) && !(frame->open->users & sg_recorder_bit()))
         return;
+    int unwound = kind == SG_KIND_UNWOUND && (sg_registry->conditional & 1);
+    if (unwound && !sg_user_exit_holds(thread, (struct sg_frame *)frame, 0, now, 0))
+        return;
     const uint64_t *values = frame->open->function & SG_OPEN_VALUES ? (const uint64_t *)frame->values : 0;
     uint64_t function = frame->open->function & ~SG_OPEN_MARKS;
     sg_record_values(thread, frame->open->start, sg_duration_of(frame, now), function, kind, values ? values + 1 : 0,

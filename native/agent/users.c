@@ -42,6 +42,14 @@ void sg_users_missed(struct sg_thread *thread, uint64_t users)
         losses(thread, (uint32_t)__builtin_ctzll(users))->missed++;
 }
 
+static void count_filtered(struct sg_thread *thread, uint32_t slot)
+{
+    if (slot)
+        losses(thread, slot)->filtered++;
+    else
+        thread->shared->filtered++;
+}
+
 static uint64_t first_cell(const struct sg_user *user, const struct sg_function *function, uint64_t cells)
 {
     const uint32_t *ranks = (const uint32_t *)(sg_pool + user->ranks);
@@ -164,11 +172,11 @@ static int entry_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
     };
     if (sg_predicate_holds((const struct sg_predicate *)(sg_pool + user->entry_predicate), &input))
         return 1;
-    losses(thread, slot)->filtered++;
+    count_filtered(thread, slot);
     return 0;
 }
 
-/* Whether the exit part does. */
+/* Whether the exit part does; `registers` are 0 for a call that has been left without returning. */
 int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
 {
     const struct sg_user *user = &sg_registry->users[slot];
@@ -176,10 +184,10 @@ int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
         return 1;
     struct sg_predicate_input input = {
         .saved = sg_area_part(frame, slot),
-        .returned = 1,
-        .result = registers->rax,
-        .result_high = registers->rdx,
-        .float_result = registers->xmm[0].low,
+        .returned = registers != 0,
+        .result = registers ? registers->rax : 0,
+        .result_high = registers ? registers->rdx : 0,
+        .float_result = registers ? registers->xmm[0].low : 0,
         .ticks = sg_duration_of(frame, now),
         .depth = sg_depth_of(frame),
         .thread = thread->tid,
@@ -187,7 +195,7 @@ int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
     };
     if (sg_predicate_holds((const struct sg_predicate *)(sg_pool + user->exit_predicate), &input))
         return 1;
-    losses(thread, slot)->filtered++;
+    count_filtered(thread, slot);
     return 0;
 }
 

@@ -19,12 +19,15 @@ _HOOKS = layout.FLAG_EXEC | layout.FLAG_LOADED | layout.FLAG_CLONE | layout.FLAG
 _RECORDER = np.uint64(1 << RECORDER_SLOT)
 
 
-def set_recorder(records: npt.NDArray[np.void], zones: Mapping[str, int]) -> None:
-    """Make the recorder the user of all functions that are not hooked for the agent's own needs alone."""
+def set_recorder(records: npt.NDArray[np.void], zones: Mapping[str, int], *, conditional: bool = False) -> None:
+    """Make the recorder the user of all functions that are not hooked for the agent's own needs alone.
+
+    ``conditional``: it has a condition, which the plain paths do not look at.
+    """
     traced = records["flags"] & layout.FLAG_SILENT == 0
     records["users"] = np.where(traced, _RECORDER, np.uint64(0))[:, None]
     records["callers"] = np.where(traced & (records["flags"] & layout.FLAG_CALLER != 0), _RECORDER, np.uint64(0))
-    set_entries(records, zones, armed=1, counters=0, recorder=True)
+    set_entries(records, zones, armed=1, counters=0, recorder=not conditional)
 
 
 def set_entries(
@@ -33,7 +36,7 @@ def set_entries(
     """Lead each thunk to the entry path that its flags and its armed users ask for; functions without any pass.
 
     ``counters`` are the users that share one counter for each function; ``recorder`` says whether the slot of the
-    recorder is that of one.
+    recorder is that of one, without a condition.
     """
     flags = records["flags"]
     users = (records["users"][:, 0] | records["users"][:, 1]) & np.uint64(armed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,8 @@ class Request:
     """Rows of a plan to hook, with the id, flags and variant that go into each one's function record.
 
     ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls. ``recorded``:
-    they get the recorder for a user at once; else they have none until somebody registers.
+    they get the recorder for a user at once, ``conditional``: one with a condition; else they have none until somebody
+    registers.
     """
 
     rows: npt.NDArray[np.int64]
@@ -50,6 +51,7 @@ class Request:
     variants: npt.NDArray[np.int64]
     values: dict[int, bytes] = field(default_factory=dict)
     recorded: bool = True
+    conditional: bool = False
 
     def without(self, left_out: npt.NDArray[np.bool_]) -> Request:
         """The request less those rows that a mask says."""
@@ -58,7 +60,14 @@ class Request:
         kept = np.flatnonzero(~left_out)
         number = {index: number for number, index in enumerate(kept.tolist())}
         values = {number[index]: value for index, value in self.values.items() if index in number}
-        return Request(self.rows[kept], self.ids[kept], self.flags[kept], self.variants[kept], values, self.recorded)
+        return replace(
+            self,
+            rows=self.rows[kept],
+            ids=self.ids[kept],
+            flags=self.flags[kept],
+            variants=self.variants[kept],
+            values=values,
+        )
 
 
 @dataclass(frozen=True)
@@ -193,7 +202,7 @@ def lay_out(
         thunks.records["flags"][index] |= layout.FLAG_VALUES | layout.FLAG_VECTORS
         thunks.records["values"][index] = values_at + number * layout.values_dtype.itemsize
     if request.recorded:
-        set_recorder(thunks.records, zones)
+        set_recorder(thunks.records, zones, conditional=request.conditional)
     else:
         set_entries(thunks.records, zones, armed=0, counters=0, recorder=True)
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}

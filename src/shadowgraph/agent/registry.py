@@ -12,7 +12,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,10 @@ class UserRow:
     with_data: bool = False
     is_conditional: bool = False
     fields: Mapping[str, int] = field(default_factory=dict)
+
+    def with_pool(self, at: int, size: int) -> UserRow:
+        """The row of a user that has so many bytes of the pool."""
+        return replace(self, fields={**self.fields, "pool_at": at, "pool_size": size})
 
 
 def process_start(pid: int) -> int:
@@ -198,6 +202,20 @@ class Registry:
         self._lead(numbers)
         return slot
 
+    def put_on(self, slot: int, numbers: _Numbers, callers: _Numbers) -> None:
+        """Put a user on more functions; ``callers`` as in :meth:`add`. Called with the lock held."""
+        functions, bit = self.arena.functions, np.uint64(1 << slot)
+        functions["users"][numbers] |= bit
+        functions["callers"][callers] |= bit
+        self._lead(numbers)
+
+    def add_flags(self, flags: Mapping[int, int], variants: Mapping[int, int]) -> None:
+        """Let the agent look at functions for more of its own needs, by number. Called with the lock held."""
+        for number, more in flags.items():
+            self.arena.functions["flags"][number] |= more
+            self.arena.functions["variant"][number] = variants.get(number, 0)
+        self._lead(np.array(list(flags), np.int64))
+
     def arm(self, slot: int, *, on: bool) -> None:
         """Pause or resume a user, without a change of code. Called with the lock held."""
         self._set_bit("armed", slot, on)
@@ -290,6 +308,7 @@ class Registry:
     def _lead(self, numbers: _Numbers) -> None:
         """Lead the thunks of these functions to the path that serves who is on them now."""
         records = self.arena.functions[numbers]
-        armed, counters = int(self._row["armed"]), int(self._row["counters"])
-        set_entries(records, self.zones, armed=armed, counters=counters, recorder=self.has_recorder_slot)
+        armed, counters, conditional = (int(self._row[name]) for name in ("armed", "counters", "conditional"))
+        plain = self.has_recorder_slot and not conditional >> RECORDER_SLOT & 1
+        set_entries(records, self.zones, armed=armed, counters=counters, recorder=plain)
         self.arena.functions["enter"][numbers] = records["enter"]

@@ -260,9 +260,9 @@ def _executable(path: str) -> str:
 
 def _running_program(pid: int) -> tuple[str, list[str], str]:
     """The program, the arguments and the folder of a process that can be attached to."""
-    from shadowgraph.target.running import vet_running
+    from shadowgraph.ops.processes import vet_alone
 
-    vet_running(pid)
+    vet_alone(pid)
     with open(f"/proc/{pid}/cmdline", "rb") as file:
         arguments = [os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0")]
     return os.readlink(f"/proc/{pid}/exe"), arguments, os.readlink(f"/proc/{pid}/cwd")

@@ -20,7 +20,6 @@ from shadowgraph.agent.inject import Agent, Settings, find_agent, inject, read_z
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
-from shadowgraph.live.condition import Condition
 from shadowgraph.live.handlers import Ops
 from shadowgraph.live.numbers import LiveNumbers
 from shadowgraph.live.quiescence import wait_until_left
@@ -32,11 +31,12 @@ from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.borrowing import at_safe_place as safe_place
 from shadowgraph.ops.borrowing import borrowed
 from shadowgraph.ops.choices import Chosen
+from shadowgraph.ops.condition import Condition
 from shadowgraph.ops.entering import choose, complete, tell_runtimes
 from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.processes import alone_with, end_told, runs
+from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
 from shadowgraph.ops.reaping import reap
 from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, unmatched
 from shadowgraph.ops.requests import request_hooks
@@ -48,7 +48,6 @@ from shadowgraph.target import ptrace
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory, program_mark
 from shadowgraph.target.remote import RemoteThread
-from shadowgraph.target.running import vet_running
 from shadowgraph.target.vet import vet_program
 
 __all__ = ["Target", "attach", "launch"]
@@ -83,7 +82,7 @@ class Target:
         try:
             self.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
             if pid is not None:
-                self._worker.do(lambda: vet_running(pid))
+                self._worker.do(lambda: vet_alone(pid))
         except BaseException:
             self._worker.close()
             raise
@@ -226,8 +225,9 @@ class Target:
                 own = (user.pool_size(registry, numbers) + 63) // 64 * 64
                 at = cells.find_pool(own + condition.size)
                 row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
-                row = replace(row, fields={**row.fields, "pool_at": at, "pool_size": own + condition.size})
-                slot = registry.add(row, numbers, np.array(sorted(callers), np.int64))
+                slot = registry.add(
+                    row.with_pool(at, own + condition.size), numbers, np.array(sorted(callers), np.int64)
+                )
         except StartError:
             if isinstance(user, Ops):
                 self._unload(user)  # nobody has been given its handlers

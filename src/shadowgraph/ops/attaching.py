@@ -15,7 +15,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from shadowgraph.agent import layout
+from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.agent.hooks import Placed, Request, lay_out, write_jumps
 from shadowgraph.agent.inject import Agent, Settings, find_agent, is_same_build, load, read_zones, start
 from shadowgraph.agent.kept import Kept, forget, moves_into, read_kept
@@ -79,7 +82,8 @@ class Attachment:
     @property
     def wanted(self) -> int:
         """How many functions will be hooked for tracing."""
-        return sum(int(((request.flags & layout.FLAG_SILENT) == 0).sum()) for _, request in self.requests)
+        new = sum(int(((request.flags & layout.FLAG_SILENT) == 0).sum()) for _, request in self.requests)
+        return new + sum(len(choice.numbers.keys()) for choice in self.chosen.choices.values() if choice.present)
 
     def carry_out(self, judge: Judge) -> EnteredProcess:
         """Attach. If that fails, the process runs on as if nothing had been."""
@@ -89,7 +93,11 @@ class Attachment:
         module = find_agent(self.pid)
         agent = self.joined
         if agent is not None and not self.requests:
-            return EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
+            if self.recorded:
+                take_recorder_slot(agent, self.selection)
+            process = EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
+            self._join_functions(process)
+            return process
         with lifted(self.pid):
             if module is None or (agent is None and not read_zones(self.memory, module)["arena"]):
                 module, agent = self._bring_in(module, settings, judge)
@@ -208,7 +216,24 @@ class Attachment:
             moves.append(moves_into(place.hooks.thunks, written))
             count_hooks(place.hooks, request, process)
         standing.move(moves)
+        self._join_functions(process)
         return process
+
+    def _join_functions(self, process: EnteredProcess) -> None:
+        """Let the recorder, and the agent's own needs, have functions too that others have hooked already."""
+        if self.joined is None or not self.recorded:
+            return
+        registry = Registry(self.joined.arena, self.joined.zones)
+        numbers, callers = [], []
+        with registry.locked():
+            for choice in self.chosen.choices.values():
+                present = [(row, number) for row, number in choice.numbers.items() if number in choice.present]
+                numbers += [number for _, number in present]
+                callers += [number for row, number in present if choice.flags[row] & layout.FLAG_CALLER]
+                variants = {number: choice.variants.get(row, 0) for row, number in choice.numbers.items()}
+                registry.add_flags(choice.present, variants)
+            registry.put_on(RECORDER_SLOT, np.array(numbers, np.int64), np.array(callers, np.int64))
+        process.traced.update(numbers)
 
     def _renew(
         self, stop: StoppedProcess, standing: Standing, module: Module, settings: Settings, placed: list[Placed]
@@ -292,7 +317,7 @@ def prepare(
         refused: dict[Reason, int] = {}
         known = Registry(joined.arena, joined.zones).known() if joined is not None else None
         requests = [
-            (choice, replace(request, recorded=recorded))
+            (choice, replace(request, recorded=recorded, conditional=selection.when is not None))
             for choice in chosen.choices.values()
             if (request := request_hooks(choice, capture, ids, refused, known)) is not None
         ]

@@ -18,7 +18,8 @@ class Choice:
     """Rows of one module to be hooked, with flags; ``names`` overrides the table's names for some.
 
     ``refused`` are rows that were wanted for tracing and are hooked for other reasons only. ``numbers`` are those of
-    the rows to be traced, once they have any.
+    the rows to be traced, once they have any. ``present`` are functions that others have hooked already, by number,
+    with the flags that are asked for here.
     """
 
     module: Module
@@ -28,6 +29,7 @@ class Choice:
     names: dict[int, str] = field(default_factory=dict)
     refused: dict[int, Reason] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
+    present: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from shadowgraph.ops.in_flight import (
     InFlight,
     calls_in_flight,
     forget_calls,
+    losses_of,
     open_row,
     places_in_flight,
     take_off_recorder,
@@ -96,6 +97,7 @@ class Drain:
         self._tick_base = tick_base
         self._new_process = new_process
         self._threads: dict[int, _Thread] = {}
+        self._before = losses_of(arena)  # by a former recorder of the same arena
         self._processes: dict[int, int] = {}  # by pid: a process is one executed program, or a fork of it
         self._began: dict[int, int | None] = {}  # by pid
         self._outside: dict[int, int] = {}  # pid by the number in a PID namespace
@@ -261,12 +263,13 @@ class Drain:
             row["state"] = layout.THREAD_FREE
 
     def _counters(self, thread: _Thread, row: Any) -> dict[str, int]:
+        missed, dropped, filtered = self._before.get(thread.started, (0, 0, 0))
         return {
             "thread": thread.number,
             "process": thread.process,
-            "missed": int(row["missed"]),
-            "dropped": self._dropped(int(row["dropped"]) + thread.lost_here),
-            "filtered": int(row["filtered"]),
+            "missed": int(row["missed"]) - missed,
+            "dropped": self._dropped(int(row["dropped"]) + thread.lost_here - dropped),
+            "filtered": int(row["filtered"]) - filtered,
         }
 
     def _dropped(self, counted: int) -> int:

@@ -75,7 +75,7 @@ def enter(
                 asked = {address: thread.call(address) for address in asked}
             chosen = choose(memory, asked.__getitem__, selection, known_modules, follow=follow)
         refused: dict[Reason, int] = {}
-        planned = [_planned(choice, capture, ids, refused) for choice in chosen.choices.values()]
+        planned = [_planned(choice, selection, capture, ids, refused) for choice in chosen.choices.values()]
         settings = complete(settings, chosen, known_modules, selection)
         with guard(), lifted(tid), RemoteThread(tid, memory) as thread:
             agent = inject(thread, settings, *chosen.caller)
@@ -288,11 +288,14 @@ class _Planned:
         count_hooks(hooks, self.request, process)
 
 
-def _planned(choice: Choice, capture: Capture, ids: FunctionIds, refused: dict[Reason, int]) -> _Planned | None:
+def _planned(
+    choice: Choice, selection: Selection, capture: Capture, ids: FunctionIds, refused: dict[Reason, int]
+) -> _Planned | None:
     """The chosen rows of one module that can be hooked; counts what cannot be."""
     request = request_hooks(choice, capture, ids, refused)
     if request is None:
         return None
+    request = replace(request, conditional=selection.when is not None)
     return _Planned(choice, request, choice.known.plan(request.rows).for_rows(request.rows))
 
 
@@ -323,7 +326,7 @@ def hook_modules(
             choice = _choose_in(module, known_modules.get(module), selection, is_executable=False)
             if choice.flags:
                 _add_own_hooks({module.path: choice}, [module], known_modules, follow=False)
-                planned.append(_planned(choice, capture, ids, process.refused))
+                planned.append(_planned(choice, selection, capture, ids, process.refused))
         with guard(), RemoteThread(tid, memory) as thread:
             for hooks in again:
                 restore(thread, hooks)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from shadowgraph.agent import layout
+from shadowgraph.agent.inject import Agent
+from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError
 from shadowgraph.trace.spool_writer import SpoolWriter
 
@@ -25,12 +27,17 @@ class Numbers(Protocol):
         """The number of a function of a module that has one, by its image address; 1 or more."""
         ...
 
+    def adopt(self, number: int, path: str, address: int, name: str, size: int) -> None:
+        """A function has this number already, by others who have hooked it."""
+        ...
+
 
 class FunctionIds:
     """Numbers for functions, the same for a module in every process of a recording."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, int], int] = {}
+        self._registry: Registry | None = None
         self.modules: dict[str, int] = {}
         self.traced_modules: set[str] = set()  # those of which any function is hooked for more than our own needs
         self.new_functions: list[tuple[int, str, int, int, int]] = []
@@ -49,7 +56,7 @@ class FunctionIds:
         key = (path, address)
         known = self._ids.get(key)
         if known is None:
-            known = len(self._ids) + 1
+            known = self._take_number()
             if known >= layout.FUNCTIONS:
                 raise StartError(
                     f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer with -f or -m"
@@ -57,6 +64,21 @@ class FunctionIds:
             self._ids[key] = known
             self.new_functions.append((known, name, self.modules[path], address, size))
         return known
+
+    def adopt(self, number: int, path: str, address: int, name: str, size: int) -> None:
+        """A function has this number already, by others who have hooked it."""
+        if self._ids.setdefault((path, address), number) == number:
+            self.new_functions.append((number, name, self.modules[path], address, size))
+
+    def join(self, agent: Agent) -> int:
+        """Take numbers where all users of a process do; the tick from which their time counts."""
+        self._registry = Registry(agent.arena, agent.zones)
+        return int(agent.arena.header["tick_base"])
+
+    def _take_number(self) -> int:
+        if self._registry is not None:
+            return int(self._registry.number_functions(1)[0])
+        return len(self._ids) + 1
 
     def append_new(self, spool: SpoolWriter) -> int:
         """Tell the spool of what has got numbers since the last time; returns how many capture values."""

@@ -16,6 +16,7 @@ __all__ = [
     "InFlight",
     "calls_in_flight",
     "forget_calls",
+    "losses_of",
     "open_row",
     "places_in_flight",
     "take_off_recorder",
@@ -99,3 +100,10 @@ def _depth(place: int, now: int) -> int:
     """The depth in q0 of a record whose start is the last possible one before ``now`` (see records.h)."""
     start = now - ((now - place) & START_MASK)
     return ((place - start) >> layout.START_BITS) & _DEPTH_MASK
+
+
+def losses_of(arena: Arena) -> dict[int, tuple[int, int, int]]:
+    """Missed, dropped and filtered so far of the threads that are there, by when they began (ticks)."""
+    rows = arena.threads[arena.threads["state"] == layout.THREAD_LIVE]
+    columns = (rows[name].tolist() for name in ("started", "missed", "dropped", "filtered"))
+    return {started: (missed, dropped, filtered) for started, missed, dropped, filtered in zip(*columns, strict=True)}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from shadowgraph.errors import StartError
+from shadowgraph.target.running import vet_running
 
 __all__ = [
     "alone_with",
@@ -21,6 +22,7 @@ __all__ = [
     "sharers",
     "shares",
     "start_time",
+    "vet_alone",
 ]
 
 _LOCK_SECONDS = 60.0
@@ -48,6 +50,20 @@ def alone_with(pid: int) -> Iterator[None]:
         yield
     finally:
         os.close(folder)  # and with it the lock
+
+
+def vet_alone(pid: int) -> None:
+    """StartError if a process cannot be attached to.
+
+    A controller that is attaching at this moment is no reason: it is waited for.
+    """
+    try:
+        vet_running(pid)
+    except StartError:
+        if not runs(pid):
+            raise
+        with alone_with(pid):
+            vet_running(pid)
 
 
 def _wait_for_lock(folder: int, pid: int) -> None:

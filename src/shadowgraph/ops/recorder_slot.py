@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from shadowgraph.agent import layout
+from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.registry import Registry, UserRow
+from shadowgraph.errors import StartError
+from shadowgraph.ops.condition import Condition
+from shadowgraph.ops.joining import join
 from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.taking_over import take_over
+from shadowgraph.target.memory import Memory
 
-__all__ = ["give_back_recorder_slot", "take_recorder_slot"]
+__all__ = ["give_back_recorder_slot", "join_for_recording", "take_recorder_slot"]
 
 
 def take_recorder_slot(agent: Agent, selection: Selection) -> None:
     """Register the recorder that drains an arena, before any function that it records is hooked."""
     registry = Registry(agent.arena, agent.zones)
     row = UserRow(layout.USER_RECORDER, "record", selection.text, at_exit=True)
+    condition = Condition.of(selection.when)
     with registry.locked():
-        registry.add(row, np.zeros(0, np.int64), slot=RECORDER_SLOT)
+        cells = Cells(agent.arena)
+        at = cells.find_pool(condition.size) if condition.size else 0
+        row = condition.added_to(row, cells, at)
+        registry.add(row.with_pool(at, condition.size), np.zeros(0, np.int64), slot=RECORDER_SLOT)
 
 
 def give_back_recorder_slot(agent: Agent) -> bool:
@@ -27,3 +39,23 @@ def give_back_recorder_slot(agent: Agent) -> bool:
     with registry.locked():
         registry.remove(RECORDER_SLOT)
         return bool(registry.slots())
+
+
+def join_for_recording(pid: int, policy: int) -> tuple[Agent | None, list[float]]:
+    """The agent of a process that others use, made ready for a recorder; and for how long processes stood still for it.
+
+    None if nobody uses it. StartError if it has a recorder already.
+    """
+    memory = Memory(pid)
+    try:
+        agent = join(pid, memory)
+    finally:
+        memory.close()
+    if agent is None:
+        return None, []
+    registry = Registry(agent.arena, agent.zones)
+    with registry.locked():
+        if RECORDER_SLOT in registry.slots():
+            recorder = int(registry.user(RECORDER_SLOT)["controller_pid"])
+            raise StartError(f"process {pid} is being recorded by process {recorder} already; end that first")
+    return agent, take_over(agent, policy, os.getpid())

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.image import Reason
 from shadowgraph.ops.choices import EnteredProcess
+from shadowgraph.ops.condition import conditions_of
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import enter, hook_modules
@@ -25,9 +26,9 @@ from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, end_told, runs
-from shadowgraph.ops.recorder_slot import give_back_recorder_slot
+from shadowgraph.ops.recorder_slot import give_back_recorder_slot, join_for_recording
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
-from shadowgraph.ops.result import Result
+from shadowgraph.ops.result import Result, end_of
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
@@ -131,11 +132,15 @@ class Recording:
         from shadowgraph.ops.attaching import prepare
 
         self._main_pid, self._attached = pid, True
-        self.spool.append("clock", clock_pair(self.tick_base))
         with end_told(pid):
-            attachment = prepare(
-                pid, self.selection, self.capture, self.settings, self.known_modules, self.ids, follow=self.follow
-            )
+            joined, stops = join_for_recording(pid, self.settings.policy)
+            if joined is not None:
+                self._stood_still += stops
+                self.tick_base = self.ids.join(joined)
+                self.selection = conditions_of(self.selection, self.settings)
+            self.spool.append("clock", clock_pair(self.tick_base))
+            chosen = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
+            attachment = prepare(pid, *chosen, follow=self.follow, joined=joined)
             try:
                 refuse_agent(self.selection, pid)
                 if not attachment.wanted and not self.selection.names_modules():
@@ -441,10 +446,5 @@ class Recording:
         for note in [*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured)]:
             self._note(note)
         self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})
-        end: dict[str, Any] = {"tick": self._now(), "reason": "stopped" if self.stop else "exited"}
         status = self._exits.statuses.get(self._main_pid) if self._attached else self._status
-        if status is not None:
-            end["status"] = os.waitstatus_to_exitcode(status)
-        if self.spool.stopped:
-            end["reason"] = self.spool.stopped
-        self.spool.append("end", end)
+        self.spool.append("end", end_of(self.spool, self._now(), status, stopped=self.stop))

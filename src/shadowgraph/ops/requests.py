@@ -44,7 +44,7 @@ def request_hooks(
     for row in set(rows.tolist()) - choice.flags.keys():  # lends the place for another one's jump
         choice.flags[row] = layout.FLAG_SILENT
     if known:
-        rows = _new_rows(choice, rows, plan, known)
+        rows = _new_rows(choice, rows, plan, known, ids)
     flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
     variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
     if not (flags & layout.FLAG_SILENT).all():
@@ -58,14 +58,21 @@ def request_hooks(
 
 
 def _new_rows(
-    choice: Choice, rows: npt.NDArray[np.int64], plan: ModulePlan, known: Mapping[int, int]
+    choice: Choice, rows: npt.NDArray[np.int64], plan: ModulePlan, known: Mapping[int, int], ids: Numbers
 ) -> npt.NDArray[np.int64]:
-    """The rows that are not hooked yet; notes the numbers of those that are."""
-    bias = choice.known.bias(choice.module)
+    """The rows that are not hooked yet; notes the numbers of those that are, and what is asked of them besides."""
+    bias, path = choice.known.bias(choice.module), choice.module.path
     numbers = [known.get(address + bias, 0) for address in plan.patch_address[rows].tolist()]
+    table = choice.known.functions
+    ids.module(path, choice.module.name)
     for row, number in zip(rows.tolist(), numbers, strict=True):
-        if number and not choice.flags[row] & layout.FLAG_SILENT:
+        flags = choice.flags[row]
+        if number and not flags & layout.FLAG_SILENT:
             choice.numbers[row] = number
+            name = choice.names.get(row) or table.name(row)
+            ids.adopt(number, path, int(table.start[row]), name, int(table.size[row]))
+        if number:
+            choice.present[number] = flags & ~(layout.FLAG_SILENT | layout.FLAG_CALLER)
     new: npt.NDArray[np.int64] = rows[np.array(numbers, np.int64) == 0]
     return new
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Any
 
 from shadowgraph.image import Reason
+from shadowgraph.trace.spool_writer import SpoolWriter
 
-__all__ = ["Result"]
+__all__ = ["Result", "end_of"]
 
 
 @dataclass
@@ -31,3 +34,9 @@ class Result:
     largest_library: str = ""
     attached: bool = False
     attached_status: int | None = None
+
+
+def end_of(spool: SpoolWriter, tick: int, status: int | None, *, stopped: bool) -> dict[str, Any]:
+    """How a recording has ended: when, why, and with which wait status of its first process."""
+    end: dict[str, Any] = {"tick": tick, "reason": spool.stopped or ("stopped" if stopped else "exited")}
+    return end if status is None else {**end, "status": os.waitstatus_to_exitcode(status)}

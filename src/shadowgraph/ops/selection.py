@@ -46,11 +46,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Selection:
-    """The whole choice. ``rules`` empty: the default, all of the executable and what it imports directly."""
+    """The whole choice. ``rules`` empty: the default, all of the executable and what it imports directly.
+
+    ``when`` is a condition on calls (docs/predicates.md).
+    """
 
     rules: Sequence[Rule] = ()
     everything: bool = False
     libcalls: str = LibraryCalls.DIRECT
+    when: str | None = None
     matched: set[str] = field(default_factory=set)
 
     @property
