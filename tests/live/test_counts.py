@@ -98,6 +98,7 @@ def test_calls_while_a_counter_is_paused_are_not_its_own() -> None:
 def test_a_call_in_flight_ends_after_its_user_has_gone_and_another_one_has_the_slot() -> None:
     with Running([built("attach_held")]) as running, live.attach(running.pid) as target:
         held = ["inner", "middle", "outer"]
+        target.register(live.Counter(held))  # while somebody stays, the registry does
         first = target.register(live.Totals(held))
         slot = first._registered_place().slot
         assert running.say("enter") == "entered"
