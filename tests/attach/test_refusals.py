@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from shadowgraph.errors import StartError
+from shadowgraph.ops import processes
 from shadowgraph.ops.processes import alone_with
 from shadowgraph.target import ptrace
 from tests.attach.conftest import built
@@ -46,14 +48,24 @@ def test_a_thread_that_is_not_a_process() -> None:
         assert running.end() == ["wrong 0 worked 1"]
 
 
-def test_a_process_that_another_recorder_has_begun_to_attach_to() -> None:
+def test_a_process_whose_hooks_another_controller_is_changing_is_waited_for() -> None:
     with Running([built("attach_busy"), "1"]) as running:
+        folder = scratch_folder() / "waited.sgt"
+        command = [sys.executable, "-m", "shadowgraph.cli.main", "record", "-q", "--force", "--for", "100ms"]
         with alone_with(running.pid):
-            ended = attach_to(running.pid)
-            assert ended.sentence == (
-                f"process {running.pid} is being recorded by another recorder already; end that first"
-            )
-            assert ended.status == 125
+            recorder = subprocess.Popen([*command, "-o", str(folder), "--pid", str(running.pid)])
+            with pytest.raises(subprocess.TimeoutExpired):
+                recorder.wait(timeout=2)
+        assert recorder.wait(timeout=120) == 0
+        assert running.end() == ["wrong 0 worked 1"]
+
+
+def test_a_controller_that_never_gets_done_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_LOCK_SECONDS", 0.1)
+    with Running([built("attach_busy"), "1"]) as running:
+        sentence = "another controller has been changing its hooks"
+        with alone_with(running.pid), pytest.raises(StartError, match=sentence), alone_with(running.pid):
+            raise AssertionError
         assert running.end() == ["wrong 0 worked 1"]
 
 
