@@ -10,6 +10,7 @@ import pytest
 from shadowgraph import live
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
+from tests.support.live import send
 from tests.support.manners import program
 
 
@@ -80,7 +81,7 @@ def test_a_process_is_counted_from_the_middle_on_and_left_as_it_was() -> None:
 
 
 def test_calls_while_a_counter_is_paused_are_not_its_own() -> None:
-    with Running([program("live_values")], ready=None) as running, live.attach(running.pid) as target:
+    with Running([program("live_values")]) as running, live.attach(running.pid) as target:
         counter = target.register(live.Counter(["gives_back"]))
         other = target.register(live.Counter(["gives_back"]))
         label = "live_values!gives_back"
@@ -114,10 +115,3 @@ def test_a_call_in_flight_ends_after_its_user_has_gone_and_another_one_has_the_s
         assert [row["count"] for row in second.totals().values()] == [1, 1, 1]
         assert running.say("leave") == "left 3"
         assert running.end() == ["bye"]
-
-
-def send(running: Running, numbers: range) -> None:
-    """Let the program call its function with these."""
-    assert running.process.stdin is not None
-    running.process.stdin.write("".join(f"{number}\n" for number in numbers))
-    running.process.stdin.flush()

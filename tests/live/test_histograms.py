@@ -53,7 +53,7 @@ SOURCES = [small, wide, negative, both, huge, edges]
 @pytest.mark.parametrize("source", SOURCES)
 def test_values_are_counted_in_the_right_buckets(source, value: str) -> None:  # type: ignore[no-untyped-def]
     values = source(np.random.default_rng(7))
-    with Running([program("live_values")], ready=None) as running, live.attach(running.pid) as target:
+    with Running([program("live_values")]) as running, live.attach(running.pid) as target:
         histogram = target.register(live.Histogram(["gives_back"], value=value))
         assert running.process.stdin is not None
         running.process.stdin.write("".join(f"{number}\n" for number in values.tolist()))
@@ -92,7 +92,7 @@ def test_a_spread_has_no_gaps_and_all_values() -> None:
 
 
 def test_durations_are_those_of_the_calls() -> None:
-    with Running([program("live_values")], ready=None) as running, live.attach(running.pid) as target:
+    with Running([program("live_values")]) as running, live.attach(running.pid) as target:
         histogram = target.register(live.Histogram(["gives_back"]))
         totals = target.register(live.Totals(["gives_back"]))
         assert running.process.stdin is not None

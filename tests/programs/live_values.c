@@ -14,6 +14,8 @@ int main(void)
 {
     int64_t value;
     long count = 0;
+    puts("ready");
+    fflush(stdout);
     while (scanf("%" SCNd64, &value) == 1) {
         EXPECT(gives_back(value) == value);
         count++;

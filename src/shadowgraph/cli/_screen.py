@@ -44,13 +44,18 @@ class Screen:
         self._input = sys.stdin.fileno()
         self._saved: list[Any] | None = None
         self._handlers: dict[int, Any] = {}
+        self._asked_to_suspend = False
 
     def __enter__(self) -> Screen:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._former_wake = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._suspend)
+        self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._ask_to_suspend)
         self._handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda number, frame: None)  # wakes keys()
-        self._take()
+        try:
+            self._take()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -86,6 +91,8 @@ class Screen:
         ready = select.select([self._input, self._wake_read], [], [], max(seconds, 0))[0]
         if self._wake_read in ready:
             os.read(self._wake_read, 512)
+            if self._asked_to_suspend:
+                self._suspend()
             return ""
         if not ready:
             return None
@@ -111,12 +118,17 @@ class Screen:
         finally:
             termios.tcsetattr(self._input, termios.TCSADRAIN, saved)
 
-    def _suspend(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-Z: the shell gets its terminal as it was; when we go on, it is ours again."""
+    def _ask_to_suspend(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-Z. A handler comes in the middle of anything, of drawing too: keys() does what is to be done."""
+        self._asked_to_suspend = True
+
+    def _suspend(self) -> None:
+        """The shell gets its terminal as it was; when we go on, it is ours again."""
+        self._asked_to_suspend = False
         self._give_back()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)  # we stand here until we are continued
-        signal.signal(signal.SIGTSTP, self._suspend)
+        signal.signal(signal.SIGTSTP, self._ask_to_suspend)
         self._take()
 
     def _write(self, text: str) -> None:

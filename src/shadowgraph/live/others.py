@@ -90,8 +90,10 @@ def detach_users(pid: int, user: str | None = None) -> Detached:
                 agent = join(pid, memory)
                 done = _end_left(pid, memory, module, user) if agent is None else _end(pid, agent, user)
             if agent is not None and not done.left:
-                done.notes = leave_if_unused(pid, agent)
+                done.notes = leave_if_unused(agent)
                 done.unhooked = True
+            elif done.unhooked:
+                done.notes = leave_sharers(arena_inode(pid, read_zones(memory, module)["arena"]))
             return done
     finally:
         memory.close()
@@ -177,7 +179,7 @@ def _named(pid: int, rows: list[dict[str, Any]], user: str) -> list[dict[str, An
 
 
 def _end_left(pid: int, memory: Memory, module: Module, user: str | None) -> Detached:
-    """Nobody who lives uses the process: take out what the dead have left. Which of them had it matters no more."""
+    """Nobody who lives uses the process: what the dead have left is to go, whichever of them had it."""
     zones = read_zones(memory, module)
     users = _read(memory, module)
     if user is not None and not any(user in (row["name"], str(row["slot"])) for row in users.rows):
@@ -188,5 +190,4 @@ def _end_left(pid: int, memory: Memory, module: Module, user: str | None) -> Det
         assert fields is not None
         for name in ("recording", "controller_pid"):  # threads that wait for the dead wait no longer
             memory.write(zones["arena"] + fields[name][1], bytes(4))
-        done.notes = leave_sharers(arena_inode(pid, zones["arena"]))
     return done

@@ -393,7 +393,7 @@ class Target:
         if self._agent is None:
             return
         try:
-            self.notes += leave_if_unused(self.pid, self._agent)
+            self.notes += leave_if_unused(self._agent)
         except StartError:
             if runs(self.pid):
                 raise

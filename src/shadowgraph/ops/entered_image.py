@@ -7,7 +7,9 @@ from typing import Any
 
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
+from shadowgraph.ops.leaving import has_users
 from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
+from shadowgraph.ops.recorder_slot import is_taken_off
 
 __all__ = ["EnteredImage"]
 
@@ -26,6 +28,15 @@ class EnteredImage:
     def lives(self) -> bool:
         """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
         return shares(self.process.pid, self.drain.arena.inode) or bool(self.sharing())
+
+    def has_users(self, pid: int) -> bool:
+        """Whether the hooks of one of its processes are in use by others."""
+        self.drain.others_stay = has_users(self.drain.arena, pid)
+        return self.drain.others_stay
+
+    def is_taken_off(self) -> bool:
+        """Whether somebody else has taken the recorder off."""
+        return is_taken_off(self.process.agent)
 
     def sharing(self) -> list[int]:
         """The processes that share the arena."""

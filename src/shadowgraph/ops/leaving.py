@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.inject import find_agent, read_zones
 from shadowgraph.agent.kept import read_kept, take_out
+from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import ShadowgraphError
-from shadowgraph.ops.processes import runs
+from shadowgraph.ops.joining import arena_inode
+from shadowgraph.ops.processes import alone_with, runs
 from shadowgraph.target.memory import Memory, program_mark
 from shadowgraph.target.stopping import StoppedProcess
 
-__all__ = ["Leaving", "leave"]
-
+__all__ = ["Leaving", "has_users", "leave", "works_with"]
 
 _MOST_PASSES = 100
 
@@ -25,18 +27,22 @@ _MOST_PASSES = 100
 class Leaving:
     """Leaving all processes of a recording: those that it began with, and those that have forked from them.
 
-    ``others``: some of their functions have other users, who go on. ``sharing`` names the processes; ``freeze`` is
-    called for each while it stands still without its hooks. Afterwards ``stood_still`` and ``notes`` say how it went.
+    ``sharing`` names the processes. The hooks of one stay if they are ``in_use``, which is asked while nobody else
+    changes them; ``freeze`` is called for each while it stands still, without its hooks if they do not stay. Afterwards
+    ``stood_still`` and ``notes`` say how it went.
     """
 
     def __init__(
-        self, sharing: Callable[[], list[int]], freeze: Callable[[int], None], *, others: bool = False
+        self,
+        sharing: Callable[[], list[int]],
+        in_use: Callable[[int], bool],
+        freeze: Callable[[int], None] | None = None,
     ) -> None:
         self.stood_still: list[float] = []
         self.notes: list[str] = []
         self._sharing = sharing
+        self._in_use = in_use
         self._freeze = freeze
-        self._others = others
 
     def run(self) -> None:
         """Leave them, until there is none that has forked in the meantime from one with hooks."""
@@ -51,7 +57,12 @@ class Leaving:
 
     def _leave(self, pid: int) -> None:
         try:
-            seconds, foreign = leave(pid, lambda: self._freeze(pid), others=self._others)
+            with alone_with(pid):
+                others = self._in_use(pid)
+                if others and self._freeze is None:
+                    return
+                freeze = self._freeze
+                seconds, foreign = leave(pid, None if freeze is None else lambda: freeze(pid), others=others)
         except (ShadowgraphError, OSError) as error:
             if runs(pid):
                 self.notes.append(f"process {pid} keeps its hooks, without being recorded: {error}")
@@ -59,6 +70,27 @@ class Leaving:
         self.stood_still.append(seconds)
         if foreign:
             self.notes.append(f"process {pid}: {foreign} hooked places have been changed by somebody else, and stay so")
+
+
+def has_users(arena: Arena, pid: int) -> bool:
+    """Whether the hooks of a process are in use: an arena has users, or the process works with another one by now."""
+    with Registry(arena, {}).locked():
+        return bool(Registry(arena, {}).slots()) or not works_with(pid, arena.inode)
+
+
+def works_with(pid: int, inode: int) -> bool:
+    """Whether the arena that the agent of a process works with is the one with this inode."""
+    try:
+        module = find_agent(pid)
+        if module is None:
+            return False
+        memory = Memory(pid)
+        try:
+            return arena_inode(pid, read_zones(memory, module)["arena"]) == inode
+        finally:
+            memory.close()
+    except OSError:
+        return False  # it has ended
 
 
 def leave(pid: int, while_stopped: Callable[[], None] | None = None, *, others: bool = False) -> tuple[float, int]:

@@ -18,7 +18,7 @@ from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.taking_over import take_over
 from shadowgraph.target.memory import Memory
 
-__all__ = ["give_back_recorder_slot", "join_for_recording", "take_recorder_slot"]
+__all__ = ["give_back_recorder_slot", "is_taken_off", "join_for_recording", "take_recorder_slot"]
 
 
 def take_recorder_slot(agent: Agent, selection: Selection) -> None:
@@ -33,12 +33,22 @@ def take_recorder_slot(agent: Agent, selection: Selection) -> None:
         registry.add(row.with_pool(at, condition.size), np.zeros(0, np.int64), slot=RECORDER_SLOT)
 
 
-def give_back_recorder_slot(agent: Agent) -> bool:
-    """Take the recorder off. Returns whether others use the functions of this arena, so that the hooks must stay."""
+def give_back_recorder_slot(agent: Agent) -> None:
+    """Take the recorder off. Others may use the functions of this arena yet."""
     registry = Registry(agent.arena, agent.zones)
     with registry.locked():
-        registry.remove(RECORDER_SLOT)
-        return bool(registry.slots())
+        if _is_ours(registry):
+            registry.remove(RECORDER_SLOT)
+
+
+def is_taken_off(agent: Agent) -> bool:
+    """Whether somebody else has taken the recorder off (`shadowgraph detach`); another one may be there by now."""
+    registry = Registry(agent.arena, agent.zones)
+    return registry.has_ended(RECORDER_SLOT) or not _is_ours(registry)
+
+
+def _is_ours(registry: Registry) -> bool:
+    return int(registry.user(RECORDER_SLOT)["controller_pid"]) == os.getpid()
 
 
 def join_for_recording(pid: int, policy: int) -> tuple[Agent | None, list[float]]:

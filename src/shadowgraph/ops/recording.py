@@ -264,7 +264,7 @@ class Recording:
             self._follow_execs()
             self._collect_main(pid)
             now = time.monotonic()
-            if self._until is not None and now >= self._until:
+            if (self._until is not None and now >= self._until) or any(image.is_taken_off() for image in self.images):
                 self.stop = True
             if now - noted > pause:
                 noted, pause = now, min(2 * pause, _NOTE_SECONDS)
@@ -427,8 +427,8 @@ class Recording:
         for image in self.images:
             from shadowgraph.ops.leaving import Leaving
 
-            image.drain.others_stay = give_back_recorder_slot(image.process.agent)
-            left = Leaving(image.sharing, image.drain.freeze, others=image.drain.others_stay)
+            give_back_recorder_slot(image.process.agent)
+            left = Leaving(image.sharing, image.has_users, image.drain.freeze)
             left.run()
             self._stood_still += left.stood_still
             for note in left.notes:

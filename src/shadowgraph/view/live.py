@@ -132,7 +132,7 @@ def write_distributions(output: Output, found: Sequence[Distribution], show: Cal
 
 def _bars(steps: list[tuple[float, float, int]], show: Callable[[float], str], width: int | None) -> list[str]:
     """A line for each step; more than two empty ones in a row are one line."""
-    texts = [(f"{show(low)} … {show(high)}", format_count(count), count) for low, high, count in steps]
+    texts = [(_interval(low, high, show), format_count(count), count) for low, high, count in steps]
     if not texts:
         return []
     first, second = (max(len(text[column]) for text in texts) for column in (0, 1))  # type: ignore[arg-type]
@@ -149,6 +149,13 @@ def _bars(steps: list[tuple[float, float, int]], show: Callable[[float], str], w
         empty = []
         lines.append(line)
     return lines
+
+
+def _interval(low: float, high: float, show: Callable[[float], str]) -> str:
+    """The values of a step: the first and the last of whole numbers, else up to where it ends."""
+    if not isinstance(low, int):
+        return f"{show(low)} … {show(high)}"
+    return show(low) if high - low == 1 else f"{show(low)} … {show(high - 1)}"
 
 
 def _bar(count: int, most: int, room: int) -> str:
