@@ -111,6 +111,9 @@ class _OrderedRules(click.Command):
 @click.option("--auto-args", is_flag=True, help="Capture what debug information says of arguments and results.")
 @click.option("--depth", type=click.IntRange(1, _DEEPEST), help="Trace at most this many nested calls.")
 @click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
+@click.option(
+    "--when", metavar="PREDICATE", help="Record calls for which this holds: 'duration > 1ms and arg(0) == 1'."
+)
 @click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
 @click.option(
     "--on-full",
@@ -166,6 +169,7 @@ class _Record:
     def _record(self, finisher: Finisher) -> int:
         from shadowgraph.agent import layout
         from shadowgraph.agent.inject import Settings
+        from shadowgraph.ops.predicates import check_predicate
         from shadowgraph.ops.recording import Recording
         from shadowgraph.ops.selection import Selection
         from shadowgraph.ops.values import Capture, parse_rule
@@ -175,6 +179,8 @@ class _Record:
         from shadowgraph.trace.spool_writer import SpoolWriter
 
         options = self.options
+        if options["when"] is not None:
+            check_predicate(options["when"], "--when")
         pid = options["pid"]
         if pid is None:
             if options["program"] is None:
@@ -201,7 +207,9 @@ class _Record:
             depth_limit=options["depth"] or 0,
         )
         capture = Capture([parse_rule(text) for text in options["values"]], automatic=options["auto_args"])
-        selection = Selection(self.rules, everything=options["everything"], libcalls=options["libcalls"])
+        selection = Selection(
+            self.rules, everything=options["everything"], libcalls=options["libcalls"], when=options["when"]
+        )
         metadata = {
             "program": os.path.realpath(path),
             "executable": _executable(path),
