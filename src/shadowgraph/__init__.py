@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shadowgraph.live import Counter, Histogram, Ops, Target, Totals, attach, launch
+    from shadowgraph.live import Counter, Histogram, Ops, Recorder, Target, Totals, attach, launch
     from shadowgraph.trace.reader import Trace
     from shadowgraph.trace.reader import open_trace as open
 
-__all__ = ["Counter", "Histogram", "Ops", "Target", "Totals", "Trace", "attach", "launch", "open"]
+__all__ = ["Counter", "Histogram", "Ops", "Recorder", "Target", "Totals", "Trace", "attach", "launch", "open"]
 
 
 def __getattr__(name: str) -> Any:

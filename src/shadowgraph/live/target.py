@@ -23,6 +23,7 @@ from shadowgraph.image import Reason
 from shadowgraph.live.handlers import Ops
 from shadowgraph.live.numbers import LiveNumbers
 from shadowgraph.live.quiescence import wait_until_left
+from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.rows import user_row
 from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, User
@@ -38,9 +39,11 @@ from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
 from shadowgraph.ops.reaping import reap
+from shadowgraph.ops.recorder_slot import free_for_recorder
 from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, unmatched
 from shadowgraph.ops.requests import request_hooks
 from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.taking_over import take_over
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
 from shadowgraph.target import launch as launching
@@ -204,30 +207,30 @@ class Target:
 
     def _register(self, user: User) -> None:
         if self._held_until is not None:
-            labels, callers = self._hook_held(user.selection)
-            self._add(user, labels, callers)
+            self._add(user, self._hook_held(user.selection))
             self._held_until = time.monotonic() + _HOLD_SECONDS
             return
         with alone_with(self.pid), end_told(self.pid):
-            labels, callers = self._hook_running(user.selection)
-            self._add(user, labels, callers)
+            self._add(user, self._hook_running(user.selection))
 
-    def _add(self, user: User, labels: dict[int, str], callers: set[int]) -> None:
+    def _add(self, user: User, chosen: Chosen) -> None:
         assert self._registry is not None
         registry = self._registry
+        labels, callers = _wanted(chosen)
         numbers = np.array(sorted(labels), np.int64)
         condition = Condition.of(user.when)
         if isinstance(user, Ops):
             self._bring_in(user)
+        if isinstance(user, Recorder):
+            self._make_room(user, chosen)
         try:
             with registry.locked():
                 cells = Cells(registry.arena)
                 own = (user.pool_size(registry, numbers) + 63) // 64 * 64
                 at = cells.find_pool(own + condition.size)
                 row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
-                slot = registry.add(
-                    row.with_pool(at, own + condition.size), numbers, np.array(sorted(callers), np.int64)
-                )
+                row = row.with_pool(at, own + condition.size)
+                slot = registry.add(row, numbers, np.array(sorted(callers), np.int64), slot=user.slot)
         except StartError:
             if isinstance(user, Ops):
                 self._unload(user)  # nobody has been given its handlers
@@ -235,7 +238,7 @@ class Target:
         user.registered(Place(self.unregister, self._has_ended, registry, slot, labels))
         self._users.append(user)
 
-    def _hook_held(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
+    def _hook_held(self, selection: Selection) -> Chosen:
         """Hook what is not hooked yet of a program that stands at its entry."""
         memory = Memory(self.pid)
         try:
@@ -259,11 +262,11 @@ class Target:
                     hooks = hook(thread, choice.module, bias, plan, request, self._agent)
                     for row in hooks.refused:
                         choice.numbers.pop(row, None)
-            return _wanted(chosen)
+            return chosen
         finally:
             memory.close()
 
-    def _hook_running(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
+    def _hook_running(self, selection: Selection) -> Chosen:
         """Hook what is not hooked yet of a process that runs, bringing in the agent if nobody has."""
         self._rejoin()
         numbers = LiveNumbers(self._registry)
@@ -289,7 +292,7 @@ class Target:
                     if choice.module == hooks.module:
                         for row in hooks.refused:
                             choice.numbers.pop(row, None)
-            return _wanted(attachment.chosen)
+            return attachment.chosen
         finally:
             judge.close()
             attachment.close()
@@ -344,6 +347,18 @@ class Target:
         self._users.remove(user)
         if isinstance(user, Ops):
             self._take_out(user, place.slot)
+        if isinstance(user, Recorder):
+            user.finish(ended=not runs(self.pid))
+
+    def _make_room(self, user: Recorder, chosen: Chosen) -> None:
+        """Let a recorder be the only one, and begin with empty buffers."""
+        assert self._agent is not None
+        if self._held_until is None:
+            free_for_recorder(self._agent, self.pid)
+            take_over(self._agent, user.policy, os.getpid())
+        else:
+            self._agent.arena.header["policy"] = user.policy
+        user.prepare(self._agent, self.pid, chosen)
 
     def _bring_in(self, user: Ops) -> None:
         """Bring the code of handlers into the process."""

@@ -64,6 +64,8 @@ class User(ABC):
     condition on calls (docs/predicates.md).
     """
 
+    slot: int | None = None  # one that it must have
+
     def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
         if isinstance(functions, str) or not functions:
             raise UsageError("functions: a list of patterns is needed, for example ['libc.so.6!malloc']")

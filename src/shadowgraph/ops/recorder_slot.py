@@ -18,7 +18,7 @@ from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.taking_over import take_over
 from shadowgraph.target.memory import Memory
 
-__all__ = ["give_back_recorder_slot", "is_taken_off", "join_for_recording", "take_recorder_slot"]
+__all__ = ["free_for_recorder", "give_back_recorder_slot", "is_taken_off", "join_for_recording", "take_recorder_slot"]
 
 
 def take_recorder_slot(agent: Agent, selection: Selection) -> None:
@@ -63,9 +63,14 @@ def join_for_recording(pid: int, policy: int) -> tuple[Agent | None, list[float]
         memory.close()
     if agent is None:
         return None, []
+    free_for_recorder(agent, pid)
+    return agent, take_over(agent, policy, os.getpid())
+
+
+def free_for_recorder(agent: Agent, pid: int) -> None:
+    """StartError if the recorder's slot in the arena of a process is taken."""
     registry = Registry(agent.arena, agent.zones)
     with registry.locked():
         if RECORDER_SLOT in registry.slots():
             recorder = int(registry.user(RECORDER_SLOT)["controller_pid"])
             raise StartError(f"process {pid} is being recorded by process {recorder} already; end that first")
-    return agent, take_over(agent, policy, os.getpid())
