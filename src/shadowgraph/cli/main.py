@@ -22,6 +22,7 @@ _COMMANDS = {
     "functions": "What can be hooked in a program, and why the rest cannot.",
     "count": "How often functions of a running program are called.",
     "hist": "How long calls of a running program take, or what they are given.",
+    "probe": "Your own handlers in C on functions of a running program.",
     "top": "A live table of the functions of a running program.",
     "users": "Who uses the functions of a running program.",
     "detach": "Take users off a running program.",

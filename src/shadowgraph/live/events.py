@@ -59,13 +59,15 @@ class EventRing:
         return int(self._head["dropped"])
 
     def take(self, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-        """All records that are ready, in the order of their reservation, each with time (ticks), thread and function.
+        """The records that are ready, in the order of their reservation, each with time (ticks), thread and function.
 
+        At most a ring full of them, so that it ends however fast they come.
         A record that is shorter than ``dtype`` is filled up with zeros, a longer one cut.
         """
         rows: list[tuple[int, int, int, bytes]] = []
         tail = int(self._head["tail"])
-        while True:
+        end = tail + self._size
+        while tail < end:
             at = tail % self._size // 8
             head = int(self._words[at])
             if not head & layout.EVENT_READY:
@@ -88,11 +90,13 @@ def _table(rows: Sequence[tuple[int, int, int, bytes]], dtype: np.dtype[np.void]
     table = np.zeros(len(rows), np.dtype([*own, *((name, dtype[name]) for name in names)]))
     if not rows:
         return table
-    content = b"".join(data[: dtype.itemsize].ljust(dtype.itemsize, b"\0") for _, _, _, data in rows)
-    records = np.frombuffer(content, dtype)
     table["time"] = [row[0] for row in rows]
     table["thread"] = [row[1] for row in rows]
     table["function"] = [row[2] for row in rows]
+    if not dtype.itemsize:
+        return table
+    content = b"".join(data[: dtype.itemsize].ljust(dtype.itemsize, b"\0") for _, _, _, data in rows)
+    records = np.frombuffer(content, dtype)
     for name in names:
         table[name] = records[name]
     return table

@@ -28,7 +28,8 @@ _PLAIN = ("-mgeneral-regs-only",)
 class Ops(User):
     """Handlers in C at the entry and at the exit of functions (include/shadowgraph/ops.h describes them).
 
-    ``source`` is C that the system's compiler compiles, or ``path`` a shared object that has been compiled already;
+    ``source`` is C that the system's compiler compiles (``file``: where it comes from, for messages and for what it
+    includes), or ``path`` a shared object that has been compiled already;
     ``entry`` and ``exit`` name the handlers, one of which may be left out. ``data_size`` bytes (1,024 at most) are the
     handlers' own from the entry of a call to its exit. ``events`` describes the records that they emit
     (:func:`numpy.dtype`), for :meth:`events`. Handlers from source that need no floating point are compiled without
@@ -41,6 +42,7 @@ class Ops(User):
         *,
         source: str | None = None,
         path: str | None = None,
+        file: str = "",
         entry: str = "",
         exit: str = "",
         data_size: int = 0,
@@ -59,7 +61,7 @@ class Ops(User):
         self._dtype = event_dtype(events) if events is not None else None
         self._vectors = True
         if source is not None:
-            self.handlers = self._compile(source, entry, exit)
+            self.handlers = self._compile(source, entry, exit, file)
         else:
             assert path is not None
             self.handlers = load_handlers(path, entry, exit)
@@ -70,12 +72,14 @@ class Ops(User):
         self._fault = ""
         self.functions_by_number: dict[int, str] = {}
 
-    def _compile(self, source: str, entry: str, exit: str) -> HandlerObject:
+    def _compile(self, source: str, entry: str, exit: str, file: str) -> HandlerObject:
         try:
-            made = compile_handlers(source, entry, exit, _PLAIN)
+            made = compile_handlers(source, entry, exit, _PLAIN, file)
             self._vectors = False
         except UsageError:
-            made = compile_handlers(source, entry, exit)  # it needs floating point, or is wrong: then this says why
+            made = compile_handlers(
+                source, entry, exit, file=file
+            )  # it needs floating point, or is wrong: then this says why
         return made
 
     # --- its place ---

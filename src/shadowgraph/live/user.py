@@ -75,7 +75,7 @@ class User(ABC):
         if when is not None:
             check_predicate(when)
         self._place: Place | None = None
-        self._missed = 0
+        self._losses: dict[str, int] = {}
 
     @property
     def selection(self) -> Selection:
@@ -118,7 +118,7 @@ class User(ABC):
         """Its place is being taken away."""
         place = self._place
         if place is not None:
-            self._missed = self._missed_at(place)
+            self._losses = place.registry.losses_of(place.slot)
             self.keep(place)
             self._place = None
 
@@ -146,8 +146,13 @@ class User(ABC):
     @property
     def missed(self) -> int:
         """Calls that were its own and could not be served."""
-        return self._missed if self._place is None else self._missed_at(self._place)
+        return self._lost("missed")
 
-    @staticmethod
-    def _missed_at(place: Place) -> int:
-        return place.registry.losses_of(place.slot)["missed"]
+    @property
+    def filtered(self) -> int:
+        """Calls that its condition has left out."""
+        return self._lost("filtered")
+
+    def _lost(self, what: str) -> int:
+        losses = self._losses if self._place is None else self._place.registry.losses_of(self._place.slot)
+        return losses.get(what, 0)
