@@ -194,6 +194,7 @@ struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid)
     shared->tid = tid;
     shared->parent_pid = (uint32_t)sg_kernel0(KERNEL_getppid);
     shared->started = sg_ticks();
+    shared->inside = shared->busy = 0; /* its former owner may have died in the middle */
     shared->ended = shared->missed = shared->dropped = shared->filtered = shared->values_lost = 0;
     sg_kernel2(KERNEL_prctl, 16 /* PR_GET_NAME */, shared->name);
     __atomic_store_n(&shared->state, SG_THREAD_LIVE, __ATOMIC_RELEASE);

@@ -15,15 +15,20 @@ void sg_users_start(void)
     sg_registry->next_function = sg_registry->next_cell = 1;
 }
 
-/* Whose call of this function it is, by one epoch of the registry. */
+/*
+ * Whose call of this function it is, by one epoch of the registry, and one side: the masks of the other side may be half
+ * written by whoever exchanges a filter, and have been so when this side was the other one.
+ */
 uint64_t sg_users_of(const struct sg_function *function, int from_executable, uint64_t *epoch)
 {
     uint64_t users, armed;
+    uint32_t side;
     do {
         *epoch = __atomic_load_n(&sg_registry->epoch, __ATOMIC_ACQUIRE);
-        users = __atomic_load_n(&function->users[sg_registry->side & 1], __ATOMIC_ACQUIRE);
+        side = __atomic_load_n(&sg_registry->side, __ATOMIC_ACQUIRE);
+        users = __atomic_load_n(&function->users[side & 1], __ATOMIC_ACQUIRE);
         armed = __atomic_load_n(&sg_registry->armed, __ATOMIC_ACQUIRE);
-    } while (__atomic_load_n(&sg_registry->epoch, __ATOMIC_ACQUIRE) != *epoch);
+    } while (__atomic_load_n(&sg_registry->side, __ATOMIC_ACQUIRE) != side || __atomic_load_n(&sg_registry->epoch, __ATOMIC_ACQUIRE) != *epoch);
     users &= armed & ~sg_registry->faulted;
     return from_executable ? users : users & ~function->callers;
 }
@@ -199,6 +204,43 @@ int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
     return 0;
 }
 
+/*
+ * Doing something for a user. The thread says so, and then looks whether the user is still the one whose call it is. Whoever takes
+ * a user off gives its slot, cells and place in the pool to nobody before all threads that say so are done (R11): a thread may
+ * stand anywhere in here for as long as the kernel likes. One instruction each sets and clears the bit; what orders the former
+ * with the look is the controller's barrier (agent/barrier.py).
+ */
+struct use {
+    uint64_t bit, stack;
+};
+
+__attribute__((noinline)) static void forget_left(struct sg_thread *thread, uint64_t here)
+{
+    struct sg_shared_thread *shared = thread->shared;
+    if (here > shared->busy_stack && sg_on_own_stack(thread, here) == sg_on_own_stack(thread, shared->busy_stack))
+        shared->busy = 0; /* left without returning */
+}
+
+static inline int begin_use(struct sg_thread *thread, uint32_t slot, uint64_t epoch, struct use *use)
+{
+    struct sg_shared_thread *shared = thread->shared;
+    uint64_t here = (uint64_t)use;
+    if (shared->busy)
+        forget_left(thread, here);
+    use->stack = shared->busy_stack;
+    use->bit = 1ull << slot & ~shared->busy; /* a signal handler's call: it stays set for the one that was interrupted */
+    if (!shared->busy)
+        shared->busy_stack = here;
+    __asm__ volatile("orq %1, %0" : "+m"(shared->busy) : "r"(1ull << slot) : "memory", "cc");
+    return (sg_registry->live & ~sg_registry->faulted) >> slot & 1 && sg_registry->epochs[slot] <= epoch;
+}
+
+static inline void end_use(struct sg_thread *thread, const struct use *use)
+{
+    thread->shared->busy_stack = use->stack;
+    __asm__ volatile("andq %1, %0" : "+m"(thread->shared->busy) : "r"(~use->bit) : "memory", "cc");
+}
+
 /* What one user does at the entry; whether it wants the exit. */
 static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *call)
 {
@@ -228,6 +270,14 @@ static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
     }
 }
 
+static int enter_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *call)
+{
+    struct use use;
+    int wanted = begin_use(thread, slot, call->epoch, &use) && enter_one(thread, frame, slot, call);
+    end_use(thread, &use);
+    return wanted;
+}
+
 /*
  * Runs the entry sides in the order of registration. Returns the users whose exit is to run. `frame` is the call's, or 0 if
  * there is none: then nobody's exit will.
@@ -245,11 +295,11 @@ uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, con
         if (slot >= SG_USERS || !(asked >> slot & 1))
             continue;
         asked &= ~(1ull << slot);
-        wanted |= (uint64_t)(enter_one(thread, frame, slot, call) != 0) << slot;
+        wanted |= (uint64_t)(enter_if_there(thread, frame, slot, call) != 0) << slot;
     }
     for (; asked; asked &= asked - 1) {
         uint32_t slot = (uint32_t)__builtin_ctzll(asked);
-        wanted |= (uint64_t)(enter_one(thread, frame, slot, call) != 0) << slot;
+        wanted |= (uint64_t)(enter_if_there(thread, frame, slot, call) != 0) << slot;
     }
     return frame ? wanted : 0;
 }
@@ -278,6 +328,14 @@ static void leave_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t
     }
 }
 
+static void leave_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
+{
+    struct use use;
+    if (begin_use(thread, slot, frame->open->epoch, &use))
+        leave_one(thread, frame, slot, now, registers);
+    end_use(thread, &use);
+}
+
 /* Those of a call's users that have not gone since. */
 static uint64_t still_there(const struct sg_open *open)
 {
@@ -299,12 +357,12 @@ void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64
         if (slot >= SG_USERS || !(users >> slot & 1))
             continue;
         users &= ~(1ull << slot);
-        leave_one(thread, frame, slot, now, registers);
+        leave_if_there(thread, frame, slot, now, registers);
     }
     while (users) {
         uint32_t slot = 63 - (uint32_t)__builtin_clzll(users);
         users &= ~(1ull << slot);
-        leave_one(thread, frame, slot, now, registers);
+        leave_if_there(thread, frame, slot, now, registers);
     }
 }
 

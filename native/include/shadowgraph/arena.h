@@ -74,7 +74,9 @@ struct sg_shared_thread {
     char name[16];
     uint64_t inside;         /* the slot of the user whose handler it runs, + 1; or 0 */
     uint64_t inside_stack;   /* where on its stack it does */
-    uint64_t reserved[4];
+    uint64_t busy;           /* the users for whom it does something right now, a bit for each slot */
+    uint64_t busy_stack;     /* where on its stack it began to */
+    uint64_t reserved[2];
 };
 
 #define SG_SEGMENT_FREE 0

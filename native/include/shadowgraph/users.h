@@ -58,6 +58,12 @@ struct sg_user {
  */
 #define SG_USER_ENDED 0x80000000u
 
+/*
+ * flags: taken off, but there may be a thread that is still doing something for it (struct sg_shared_thread: busy). Its slot, its
+ * cells and its part of the pool are nobody else's until there is none.
+ */
+#define SG_USER_LEFT 0x40000000u
+
 #define SG_USER_VECTORS 1 /* flags: its handlers may use vector registers and floating point */
 #define SG_USER_SEES_VECTORS 2 /* they, or its condition, look at those of the program */
 #define SG_DATA_LIMIT 1024 /* bytes that a user may keep of a call */

@@ -92,6 +92,7 @@ VALUE_DURATION = 0
 VALUE_RESULT = 1
 VALUE_ARGUMENT = 2
 USER_ENDED = 0x80000000
+USER_LEFT = 0x40000000
 USER_VECTORS = 1
 USER_SEES_VECTORS = 2
 DATA_LIMIT = 1024
@@ -436,6 +437,8 @@ shared_thread_dtype = np.dtype(
             "name",
             "inside",
             "inside_stack",
+            "busy",
+            "busy_stack",
             "reserved",
         ],
         "formats": [
@@ -452,9 +455,11 @@ shared_thread_dtype = np.dtype(
             "S16",
             "<u8",
             "<u8",
-            ("<u8", (4,)),
+            "<u8",
+            "<u8",
+            ("<u8", (2,)),
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 88, 96],
+        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 88, 96, 104, 112],
         "itemsize": 128,
     }
 )

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.barrier import order_all_threads
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.entries import RECORDER_SLOT, set_entries
 from shadowgraph.errors import StartError
@@ -26,6 +27,7 @@ from shadowgraph.errors import StartError
 __all__ = ["Registry", "UserRow", "process_start"]
 
 _ALL = (1 << 64) - 1
+_MANY_LEFT = 24  # slots that wait to be free: then it is worth the time to look
 _Numbers = npt.NDArray[np.integer]
 
 
@@ -79,22 +81,42 @@ class Registry:
         fcntl.flock(self.arena.file, fcntl.LOCK_EX)
         try:
             self._sweep()
+            if len(self._left()) >= _MANY_LEFT:
+                self.settle()
             yield
         finally:
             fcntl.flock(self.arena.file, fcntl.LOCK_UN)
 
     def _sweep(self) -> None:
-        for slot in np.flatnonzero(self._users["kind"] != layout.USER_FREE).tolist():
+        left = self._users["flags"] & layout.USER_LEFT != 0
+        for slot in np.flatnonzero((self._users["kind"] != layout.USER_FREE) & ~left).tolist():
             row = self._users[slot]
             pid = int(row["controller_pid"])
             if process_start(pid) != int(row["controller_start"]):
                 self._remove(slot)
 
+    def settle(self) -> None:
+        """Set free what users have left for whom no thread is doing anything any more. Called with the lock held."""
+        left = self._left()
+        if not left:
+            return
+        order_all_threads()
+        alive = self.arena.threads["state"] == layout.THREAD_LIVE
+        busy = int(np.bitwise_or.reduce(self.arena.threads["busy"][alive], initial=np.uint64(0)))
+        for slot in left:
+            if not busy >> slot & 1:
+                self._users[slot]["kind"] = layout.USER_FREE
+
+    def _left(self) -> list[int]:
+        left = (self._users["kind"] != layout.USER_FREE) & (self._users["flags"] & layout.USER_LEFT != 0)
+        found: list[int] = np.flatnonzero(left).tolist()
+        return found
+
     # --- who is there ---
 
     def slots(self) -> list[int]:
         """The slots in use, in the order in which their users registered. Those that somebody has ended are not."""
-        ended = self._users["flags"] & layout.USER_ENDED != 0
+        ended = self._users["flags"] & (layout.USER_ENDED | layout.USER_LEFT) != 0
         used = set(np.flatnonzero((self._users["kind"] != layout.USER_FREE) & ~ended).tolist())
         order = [slot for slot in self._row["order"].tolist() if slot in used]
         return [*dict.fromkeys(order), *sorted(used - set(order))]
@@ -179,7 +201,7 @@ class Registry:
         """
         if slot is None:
             slot = self._free_slot()
-        elif int(self._users[slot]["kind"]) not in (layout.USER_FREE, user.kind):
+        elif self._is_taken(slot, user.kind):
             raise _all_taken()
         bit = np.uint64(1 << slot)
         self._row["epoch"] = int(self._row["epoch"]) + 1
@@ -245,24 +267,34 @@ class Registry:
         self.arena.pool[at : at + size] = counts.view(np.uint8)[:size]
 
     def replace_functions(self, slot: int, numbers: _Numbers, callers: _Numbers | None = None) -> None:
-        """Exchange the functions of a user, for all of them at one moment. Called with the lock held."""
+        """Exchange the functions of a user, for all of them at one moment. Called with the lock held.
+
+        Where only the callers change of whom it wants the calls of a function, they do so right after that moment.
+        """
         functions, bit = self.arena.functions, np.uint64(1 << slot)
         former = self.functions_of(slot)
         both = np.union1d(former, numbers)
+        wanted = np.zeros(0, np.int64) if callers is None else np.asarray(callers)
+        new = np.setdiff1d(wanted, former)
         now = int(self._row["side"]) & 1
         functions["users"][both, 1 - now] = functions["users"][both, now] & ~bit
         functions["users"][numbers, 1 - now] |= bit
-        functions["callers"][both] &= ~bit
-        if callers is not None and len(callers):
-            functions["callers"][callers] |= bit
+        functions["callers"][new] |= bit
         self._lead(both)  # to a path that looks at the masks, where the two differ
         self._row["side"] = 1 - now
         functions["users"][both, now] = functions["users"][both, 1 - now]
+        functions["callers"][np.setdiff1d(both, wanted)] &= ~bit
+        functions["callers"][wanted] |= bit
         self._lead(both)
 
     def _remove(self, slot: int) -> None:
         self._take_off(slot)
-        self._users[slot]["kind"] = layout.USER_FREE
+        self._users[slot]["flags"] |= layout.USER_LEFT
+
+    def _is_taken(self, slot: int, kind: int) -> bool:
+        if slot in self._left():
+            self.settle()
+        return int(self._users[slot]["kind"]) not in (layout.USER_FREE, kind)
 
     def _take_off(self, slot: int) -> None:
         self._set_bit("armed", slot, False)
@@ -276,6 +308,8 @@ class Registry:
 
     def _free_slot(self) -> int:
         """The slot behind all others if there is one: then the order of the slots is that of the registrations."""
+        if (self._users["kind"] != layout.USER_FREE).all():
+            self.settle()
         used = self._users["kind"] != layout.USER_FREE
         if used.all():
             raise _all_taken()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 
 import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.barrier import order_all_threads
 from shadowgraph.errors import StartError
 from shadowgraph.ops.processes import runs
 from shadowgraph.target import ptrace
@@ -16,8 +16,6 @@ from shadowgraph.target.stopping import stop_thread
 
 __all__ = ["wait_until_left"]
 
-_SYS_MEMBARRIER = 324
-_GLOBAL = 1  # MEMBARRIER_CMD_GLOBAL
 _LOOK_SECONDS = 0.05
 _MOST_SECONDS = 60.0
 
@@ -28,7 +26,7 @@ def wait_until_left(arena: Arena, slot: int) -> None:
     A thread says that it is inside before it looks whether the user is there. The barrier orders the two for threads
     that are between them: from then on, who is not seen inside will find the user gone.
     """
-    ctypes.CDLL(None).syscall(_SYS_MEMBARRIER, _GLOBAL, 0, 0)
+    order_all_threads()
     deadline = time.monotonic() + _MOST_SECONDS
     looked = time.monotonic()
     while inside := _threads_inside(arena, slot):

@@ -223,14 +223,22 @@ class Target:
             self._bring_in(user)
         if isinstance(user, Recorder):
             self._make_room(user, chosen)
+
+        def enrolled() -> int:
+            cells = Cells(registry.arena)
+            own = (user.pool_size(registry, numbers) + 63) // 64 * 64
+            at = cells.find_pool(own + condition.size)
+            row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
+            row = row.with_pool(at, own + condition.size)
+            return registry.add(row, numbers, np.array(sorted(callers), np.int64), slot=user.slot)
+
         try:
             with registry.locked():
-                cells = Cells(registry.arena)
-                own = (user.pool_size(registry, numbers) + 63) // 64 * 64
-                at = cells.find_pool(own + condition.size)
-                row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
-                row = row.with_pool(at, own + condition.size)
-                slot = registry.add(row, numbers, np.array(sorted(callers), np.int64), slot=user.slot)
+                try:
+                    slot = enrolled()
+                except StartError:
+                    registry.settle()  # there may be room that others have left
+                    slot = enrolled()
         except StartError:
             if isinstance(user, Ops):
                 self._unload(user)  # nobody has been given its handlers

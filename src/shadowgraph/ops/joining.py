@@ -27,7 +27,8 @@ def live_controllers(memory: Memory, arena: int) -> list[int]:
     place = arena + int(header["registry_at"])
     registry = np.frombuffer(memory.read(place, layout.registry_dtype.itemsize), layout.registry_dtype)[0]
     users = registry["users"]
-    users = users[(users["kind"] != layout.USER_FREE) & (users["flags"] & layout.USER_ENDED == 0)]
+    gone = users["flags"] & (layout.USER_ENDED | layout.USER_LEFT) != 0
+    users = users[(users["kind"] != layout.USER_FREE) & ~gone]
     pairs = zip(users["controller_pid"].tolist(), users["controller_start"].tolist(), strict=True)
     return [pid for pid, start in dict.fromkeys(pairs) if process_start(pid) == start]
 
