@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,15 @@ class Running:
         return output.splitlines()
 
 
+def _open_files(pid: int) -> dict[str, str]:
+    """The files that a process has open; one that it closes while we look is not there."""
+    found = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):
+            found[name] = os.readlink(f"/proc/{pid}/fd/{name}")
+    return found
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a process shows of itself that attaching to it must not change."""
@@ -84,7 +93,7 @@ class Seen:
             if "x" in m.permissions and (m.path == program or "/libc" in m.path or "/ld-" in m.path)
         }
         memory.close()
-        files = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+        files = _open_files(pid)
         lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         size, anonymous, shared = (int(lines[name].split()[0]) for name in ("VmSize", "RssAnon", "RssShmem"))
         return cls(code, files, lines["TracerPid"].strip(), size, anonymous + shared)

@@ -21,7 +21,7 @@ def leave_if_unused(agent: Agent) -> list[str]:
     with registry.locked():
         if registry.slots():
             return []
-    return _leave(agent.arena.inode, lambda pid: has_users(agent.arena, pid))
+    return _leave(agent.arena.inode, lambda pid: has_users(agent, pid))
 
 
 def leave_sharers(inode: int) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
-from shadowgraph.ops.leaving import has_users
+from shadowgraph.ops.leaving import Leaving, has_users
 from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
-from shadowgraph.ops.recorder_slot import is_taken_off
+from shadowgraph.ops.recorder_slot import give_back_recorder_slot, is_taken_off
 
 __all__ = ["EnteredImage"]
 
@@ -29,10 +30,21 @@ class EnteredImage:
         """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
         return shares(self.process.pid, self.drain.arena.inode) or bool(self.sharing())
 
-    def has_users(self, pid: int) -> bool:
-        """Whether the hooks of one of its processes are in use by others."""
-        self.drain.others_stay = has_users(self.drain.arena, pid)
+    def leave(self) -> Leaving:
+        """Take the recorder off, and the hooks if nobody else uses them."""
+        leaving = Leaving(self.sharing, self._has_others, self._freeze)
+        leaving.run()
+        give_back_recorder_slot(self.process.agent)  # if no process of it was left
+        return leaving
+
+    def _has_others(self, pid: int) -> bool:
+        self.drain.others_stay = has_users(self.process.agent, pid, but=RECORDER_SLOT)
         return self.drain.others_stay
+
+    def _freeze(self, pid: int) -> None:
+        """The process stands still: of all functions what was called until now is recorded, and nothing later."""
+        give_back_recorder_slot(self.process.agent)
+        self.drain.freeze(pid)
 
     def is_taken_off(self) -> bool:
         """Whether somebody else has taken the recorder off."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shadowgraph.agent.arena import Arena
-from shadowgraph.agent.inject import find_agent, read_zones
+from shadowgraph.agent.inject import Agent, find_agent, read_zones
 from shadowgraph.agent.kept import read_kept, take_out
 from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.standing import Restorers, Standing
@@ -72,10 +71,15 @@ class Leaving:
             self.notes.append(f"process {pid}: {foreign} hooked places have been changed by somebody else, and stay so")
 
 
-def has_users(arena: Arena, pid: int) -> bool:
-    """Whether the hooks of a process are in use: an arena has users, or the process works with another one by now."""
-    with Registry(arena, {}).locked():
-        return bool(Registry(arena, {}).slots()) or not works_with(pid, arena.inode)
+def has_users(agent: Agent, pid: int, but: int | None = None) -> bool:
+    """Whether the hooks of a process are in use: its agent has users, or works with another arena by now.
+
+    ``but`` is the slot of one who does not count.
+    """
+    registry = Registry(agent.arena, agent.zones)
+    with registry.locked():
+        others = [slot for slot in registry.slots() if slot != but]
+    return bool(others) or not works_with(pid, agent.arena.inode)
 
 
 def works_with(pid: int, inode: int) -> bool:

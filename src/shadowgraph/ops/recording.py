@@ -26,7 +26,7 @@ from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, end_told, runs
-from shadowgraph.ops.recorder_slot import give_back_recorder_slot, join_for_recording
+from shadowgraph.ops.recorder_slot import join_for_recording
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
 from shadowgraph.ops.result import Result, end_of
 from shadowgraph.ops.selection import Selection
@@ -425,11 +425,7 @@ class Recording:
             with suppress(ShadowgraphError, OSError):  # it has ended
                 self._let_go(tid)
         for image in self.images:
-            from shadowgraph.ops.leaving import Leaving
-
-            give_back_recorder_slot(image.process.agent)
-            left = Leaving(image.sharing, image.has_users, image.drain.freeze)
-            left.run()
+            left = image.leave()
             self._stood_still += left.stood_still
             for note in left.notes:
                 self._note(note)
