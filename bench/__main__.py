@@ -44,6 +44,8 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("call_cost", "What a call costs the program", ("--runs", "1", "--rounds", "6")),
+    Benchmark("users_cost", "What users cost, and their coming and going", ("--rounds", "4", "--times", "6")),
+    Benchmark("layouts", "Three layouts of what a call keeps for its users", ("--rounds", "4")),
     Benchmark("predicate_cost", "What it costs to ask whether a call matters"),
     Benchmark("against_peers", "What a recorded call costs elsewhere", ("--runs", "1", "--rounds", "5")),
     Benchmark("start_up", "What starting costs", ("--runs", "4")),

@@ -21,7 +21,10 @@ __all__ = [
     "Variant",
     "build_calls",
     "build_flood",
+    "build_layouts",
+    "build_many",
     "build_predicates",
+    "build_served",
     "build_thousand",
 ]
 
@@ -85,6 +88,42 @@ def build_thousand() -> Path:
     lines = [f"int function_{number}(int x) {{ return x * {number} + (x >> 3); }}" for number in range(999)]
     source.write_text("\n".join([*lines, "int main(void) { return function_0(0); }", ""]))
     _run([*_compiler(None), "-O1", str(source)], program)
+    return program
+
+
+def build_served() -> Path:
+    """Build `served`."""
+    calls = build_calls()
+    program = OUTPUT / "served"
+    _run(
+        [
+            *_compiler(None),
+            *_COMMON,
+            "served.c",
+            "floor.S",
+            *(str(calls.parent / f"{twin}.o") for twin in ("plain", "traced")),
+        ],
+        program,
+    )
+    return program
+
+
+def build_many(number: int) -> Path:
+    """Build a program that calls so many functions in turns."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    source, program = OUTPUT / "many.c", OUTPUT / "many"
+    lines = [f"int function_{one}(int x) {{ return x * {one} + (x >> 3); }}" for one in range(number)]
+    table = ", ".join(f"function_{one}" for one in range(number))
+    source.write_text("\n".join([*lines, f"int (*const many[{number}])(int) = {{{table}}};", ""]))
+    _run([*_compiler(None), "-O1", "-pthread", f"-DFUNCTIONS={number}", "many_main.c", str(source)], program)
+    return program
+
+
+def build_layouts() -> Path:
+    """Build `layouts`."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    program = OUTPUT / "layouts"
+    _run([*_compiler(None), *_COMMON, "layouts.c", "layouts_paths.S"], program)
     return program
 
 

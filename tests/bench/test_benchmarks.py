@@ -17,10 +17,13 @@ sys.path.insert(0, str(BENCH))
 
 import _lines  # noqa: E402
 import coverage  # noqa: E402
+import layouts  # noqa: E402
 import predicate_cost  # noqa: E402
+import users_cost  # noqa: E402
 from _calls import Figures, Load, record, run  # noqa: E402
 from _coverage_lines import coverage_line  # noqa: E402
-from _programs import build_calls  # noqa: E402
+from _programs import build_calls, build_served  # noqa: E402
+from _served import Recording, Served  # noqa: E402
 from _table import Table  # noqa: E402
 
 SHAPES = (
@@ -144,3 +147,42 @@ def test_predicates_are_timed_where_they_hold(capsys: pytest.CaptureFixture[str]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["what"] for line in lines] == [text for text, _, _ in predicate_cost.PREDICATES]
     assert all(line["evaluation_ns"] > 0 for line in lines)
+
+
+def test_users_of_each_kind_are_measured_in_one_program_that_runs_on() -> None:
+    with Served(build_served()) as served, users_cost.live.attach(served.pid) as target:
+        bench = users_cost.Bench(served, target, rounds=1, calls=500)
+        for kind in users_cost.KINDS:
+            costs = users_cost.measure_kind(bench, kind)
+            assert tuple(costs) == users_cost.NUMBERS
+            assert all(cost.traced > 0 and cost.plain > 0 and cost.floor > 0 for cost in costs.values())
+        assert target.users == [], "the next kind is alone"
+
+
+def test_a_recording_beside_users_is_on_while_it_is_measured(tmp_path: Path) -> None:
+    with Served(build_served()) as served, users_cost.live.attach(served.pid) as target:
+        counter = target.register(users_cost.counter())
+        with Recording(served.pid, target, tmp_path):
+            served.ask(1, 500)
+        manifest = json.loads((tmp_path / "trace.sgt" / "manifest.json").read_text())
+        assert manifest["calls"] == sum(counter.counts().values()) == 500
+
+
+def test_a_program_says_how_long_it_was_held_up_while_its_functions_were_hooked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    users_cost.say_many(500)
+    new, hooked = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert 0 <= new["longest_stop_ms"] <= new["stopped_ms"] <= 1000 * new["seconds"]
+    assert hooked["ms"] > 0
+
+
+def test_the_layouts_of_frames_call_the_same_users_and_differ_when_one_goes() -> None:
+    rows = layouts.measure(rounds=1, calls=500)  # it has checked the order of entries and exits itself
+    gone = {row["layout"]: row["exits_to_successor"] for row in rows if "words" not in row}
+    assert gone == {"chain": 1, "list": 0, "mask": 0}
+    words = {(row["layout"], row["users"]): row["words"] for row in rows if "words" in row}
+    assert {number: words["mask", number] for number in (1, 16)} == {1: 5, 16: 5}
+    assert {number: words["list", number] for number in (1, 16)} == {1: 5, 16: 20}
+    assert {number: words["chain", number] for number in (1, 16)} == {1: 2, 16: 32}
+    assert all(row["ns"] > 0 for row in rows if "words" in row)
