@@ -80,6 +80,19 @@ def test_a_process_is_counted_from_the_middle_on_and_left_as_it_was() -> None:
         assert running.end() == ["wrong 0 worked 1"]
 
 
+def test_calls_of_threads_that_have_no_entry_are_missed_by_whoever_may_have_wanted_them() -> None:
+    with Running([program("live_values")]) as running, live.attach(running.pid) as target:
+        earlier = target.register(live.Counter(["gives_back"]))
+        arena = earlier._registered_place().registry.arena
+        arena.header["missed"] += 3  # as the agent does where the table of threads is full
+        later = target.register(live.Counter(["gives_back"]))
+        arena.header["missed"] += 4
+        assert (earlier.missed, later.missed) == (7, 4)
+        earlier.unregister()
+        arena.header["missed"] += 1
+        assert (earlier.missed, later.missed) == (7, 5)
+
+
 def test_calls_while_a_counter_is_paused_are_not_its_own() -> None:
     with Running([program("live_values")]) as running, live.attach(running.pid) as target:
         counter = target.register(live.Counter(["gives_back"]))

@@ -36,6 +36,8 @@ FRAMES = macro("state.h", "SG_FRAMES") // layout.BLOCK_FRAMES * (layout.BLOCK_FR
         ("calls in flight", [FRAMES]),
         ("nesting depth", [(1 << layout.DEPTH_BITS) - 1]),
         ("threads at one time", [Settings().threads]),
+        ("users of one process", [layout.USERS]),
+        ("functions that are counted", [layout.COUNTER_CELLS - 1]),
         ("functions in one recording", [layout.ESCAPE_FIRST - 1]),
         ("captured values", [layout.VALUES_LIMIT, layout.STRING_LIMIT]),
         ("a chain of tail calls", [macro("frames.c", "TAIL_CHAIN")]),

@@ -41,6 +41,13 @@ class Place:
         self.slot = slot
         self.labels = labels
         self.numbers: Numbers = np.array(sorted(labels), np.int64)
+        self._nobodys_before = int(registry.arena.header["missed"])
+
+    def losses(self) -> dict[str, int]:
+        """What the user has lost. Calls of threads for which the table had no room may have been its own: they count."""
+        losses = self.registry.losses_of(self.slot)
+        losses["missed"] += int(self.registry.arena.header["missed"]) - self._nobodys_before
+        return losses
 
     @property
     def is_ended(self) -> bool:
@@ -118,7 +125,7 @@ class User(ABC):
         """Its place is being taken away."""
         place = self._place
         if place is not None:
-            self._losses = place.registry.losses_of(place.slot)
+            self._losses = place.losses()
             self.keep(place)
             self._place = None
 
@@ -145,7 +152,7 @@ class User(ABC):
 
     @property
     def missed(self) -> int:
-        """Calls that were its own and could not be served."""
+        """Calls that were its own, or may have been, and could not be served."""
         return self._lost("missed")
 
     @property
@@ -154,5 +161,5 @@ class User(ABC):
         return self._lost("filtered")
 
     def _lost(self, what: str) -> int:
-        losses = self._losses if self._place is None else self._place.registry.losses_of(self._place.slot)
+        losses = self._losses if self._place is None else self._place.losses()
         return losses.get(what, 0)
