@@ -44,7 +44,7 @@ class Place:
         self._nobodys_before = int(registry.arena.header["missed"])
 
     def losses(self) -> dict[str, int]:
-        """What the user has lost. Calls of threads for which the table had no room may have been its own: they count."""
+        """What the user has lost. Calls of threads that found the table full may have been its own: they count."""
         losses = self.registry.losses_of(self.slot)
         losses["missed"] += int(self.registry.arena.header["missed"]) - self._nobodys_before
         return losses
