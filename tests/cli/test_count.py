@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import time
 
@@ -72,6 +73,14 @@ def test_a_process_is_counted_for_a_time_and_left_as_it_was() -> None:
         after = Seen.of(running.pid, path)
         assert (after.code, after.files, after.tracer) == (before.code, before.files, "0")
         assert running.end() == ["wrong 0 worked 1"]
+
+
+def test_a_command_runs_on_when_its_time_is_over() -> None:
+    script = "echo began; read line; echo $line"
+    command = [*SHADOWGRAPH, "count", "-f", "libc.so*!malloc", "--for", "300ms", "--", "sh", "-c", script]
+    with OnTerminal(["sh", "-c", " ".join(map(shlex.quote, command)) + "; echo status $?; wait; sleep 1"]) as terminal:
+        terminal.wait_for("status 0")
+        assert "shadowgraph: the program runs on (process " in terminal.shown
 
 
 def test_the_end_of_a_process_ends_the_counting() -> None:

@@ -45,6 +45,15 @@ def test_forked_children_are_counted_with_their_parent(children: int, capfd: pyt
     assert counts == told(output)
 
 
+def test_a_program_that_loads_libraries_waits_for_nobody() -> None:
+    path = program("live_loads", "o2")
+    with live.launch([path]) as target:
+        counter = target.register(live.Counter(["main", "libm.so*!*"]))
+        arena = counter._registered_place().registry.arena
+        assert target.wait() == 0
+    assert not arena.events["kind"].any(), "nobody would answer"
+
+
 def test_what_ended_children_held_is_given_back() -> None:
     with Running([built("attach_processes")]) as running, live.attach(running.pid) as target:
         counter = target.register(live.Counter(["leaf"]))
