@@ -107,6 +107,11 @@ SG_HIDDEN int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame,
 SG_HIDDEN void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
                                 const struct sg_exit_registers *registers);
 
+SG_HIDDEN uint64_t sg_handler_faulted(uint32_t number, uint64_t address, uint64_t pc, uint64_t *place);
+
+/* guard.c */
+SG_HIDDEN void sg_guard_sigaction(uint64_t *slot, struct sg_entry_registers *registers);
+
 /* emitting.c */
 SG_HIDDEN int sg_emit_event(uint32_t slot, uint64_t function, uint32_t thread, const void *record, uint64_t size);
 
@@ -141,7 +146,7 @@ SG_HIDDEN void sg_ring_close(struct sg_thread *thread);
 SG_HIDDEN void sg_ring_bell(void);
 SG_HIDDEN int sg_controller_gone(uint32_t *heartbeat, uint32_t *still);
 SG_HIDDEN void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count);
-SG_HIDDEN void sg_event_hook(const struct sg_function *function, uint64_t slot, const struct sg_entry_registers *registers);
+SG_HIDDEN void sg_event_hook(const struct sg_function *function, uint64_t slot, struct sg_entry_registers *registers);
 
 /* The bit of the recorder that the plain paths serve: slot 0, unless that has been given to another user, all others being taken. */
 static inline uint64_t sg_recorder_bit(void)

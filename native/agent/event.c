@@ -122,7 +122,7 @@ static void after_loading(void)
 }
 
 /* Runs at the entry of a function that is hooked for our own needs. */
-void sg_event_hook(const struct sg_function *function, uint64_t slot, const struct sg_entry_registers *registers)
+void sg_event_hook(const struct sg_function *function, uint64_t slot, struct sg_entry_registers *registers)
 {
     if (function->flags & SG_FLAG_EXEC)
         before_exec(function->variant, registers);
@@ -130,6 +130,8 @@ void sg_event_hook(const struct sg_function *function, uint64_t slot, const stru
         after_loading();
     if (function->flags & SG_FLAG_CLONE)
         before_clone(registers);
+    if (function->flags & SG_FLAG_SIGACTION)
+        sg_guard_sigaction((uint64_t *)slot, registers);
     if (function->flags & SG_FLAG_EXIT)
         sg_threads_end(slot);
 }

@@ -155,7 +155,7 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
 {
     uint64_t original = *slot, address = (uint64_t)slot;
     int tail = is_site(original);
-    if (function->flags & (SG_FLAG_EXEC | SG_FLAG_LOADED | SG_FLAG_CLONE | SG_FLAG_EXIT))
+    if (function->flags & (SG_FLAG_EXEC | SG_FLAG_LOADED | SG_FLAG_CLONE | SG_FLAG_EXIT | SG_FLAG_SIGACTION))
         sg_event_hook(function, address, registers);
     if (function->flags & SG_FLAG_TRUE_RETURN && tail) {
         struct sg_thread *own = sg_thread_here();

@@ -40,20 +40,58 @@ static void restore_state(struct state *state)
 
 typedef int handler(struct sg_call *call);
 
+/* Where a handler that faults goes on: in the stack frame of the function that has called it. */
+struct way_out {
+    void *place[5]; /* __builtin_setjmp */
+};
+
+/* Runs in the faulting thread, when the guard has returned from the signal. */
+__attribute__((noreturn)) static void resume(struct way_out *out)
+{
+    __builtin_longjmp(out->place, 1);
+}
+
+/*
+ * A fault at `pc`: if it is that of a handler that this thread runs, its user is switched off. Returns where to go on, with
+ * what argument in `place`; 0 if it is the program's own. `place` comes with the stack pointer.
+ */
+uint64_t sg_handler_faulted(uint32_t number, uint64_t address, uint64_t pc, uint64_t *place)
+{
+    struct sg_thread *thread = sg_thread_word();
+    if (thread <= SG_THREAD_SHARED || thread->magic != SG_THREAD_MAGIC || !thread->shared->inside)
+        return 0;
+    struct sg_user *user = &sg_registry->users[(thread->shared->inside - 1) % SG_USERS];
+    int in_code = pc - user->code < user->code_size;
+    uint64_t called_from;
+    if (!in_code && sg_peek(*place, &called_from)) /* it has called what is no code */
+        in_code = called_from - user->code < user->code_size;
+    if (*place > thread->shared->inside_stack || (user->code_size && !in_code))
+        return 0; /* of a signal handler that has interrupted it, or after it was left by longjmp */
+    user->fault_address = address;
+    user->fault = number;
+    __atomic_fetch_or(&sg_registry->faulted, 1ull << (user - sg_registry->users), __ATOMIC_SEQ_CST);
+    *place = (uint64_t)thread->way_out;
+    return (uint64_t)resume;
+}
+
+/* Runs a handler with a way out for when it faults. Apart, since what calls setjmp keeps nothing in registers. */
+__attribute__((noinline)) static int run_guarded(struct sg_thread *thread, uint64_t address, struct sg_call *call)
+{
+    struct way_out out;
+    thread->way_out = &out;
+    if (__builtin_setjmp(out.place))
+        return -1;
+    return ((handler *)address)(call);
+}
+
 /* Apart: only these calls need so much of the stack. */
-__attribute__((noinline)) static int run_with_vectors(handler *function, struct sg_call *call)
+__attribute__((noinline)) static int run_with_vectors(struct sg_thread *thread, uint64_t address, struct sg_call *call)
 {
     struct state state;
     save_state(&state);
-    int result = function(call);
+    int result = run_guarded(thread, address, call);
     restore_state(&state);
     return result;
-}
-
-static int run(const struct sg_user *user, uint64_t address, struct sg_call *call)
-{
-    handler *function = (handler *)address;
-    return user->flags & SG_USER_VECTORS ? run_with_vectors(function, call) : function(call);
 }
 
 /* Runs a handler unless this thread is in one, or the user has gone; what it returns, or -1. */
@@ -68,7 +106,7 @@ static int enter(struct sg_thread *thread, uint32_t slot, uint64_t epoch, uint64
     __atomic_store_n(&shared->inside, slot + 1, __ATOMIC_SEQ_CST);
     int result = -1;
     if ((sg_registry->live & ~sg_registry->faulted) >> slot & 1 && sg_registry->epochs[slot] <= epoch)
-        result = run(user, address, call);
+        result = user->flags & SG_USER_VECTORS ? run_with_vectors(thread, address, call) : run_guarded(thread, address, call);
     __atomic_store_n(&shared->inside, 0, __ATOMIC_RELEASE);
     return result < 0 ? 1 : result;
 }

@@ -126,6 +126,7 @@ struct __attribute__((aligned(16))) sg_thread { /* top and steps are exchanged t
     uint64_t stack_low, stack_high;       /* the thread's own stack, once somebody had to know */
     struct sg_frame *alive_elsewhere;     /* newest frame, looked at already: alive on another stack */
     uint64_t alive_since;                 /* its start: the frame may be another call's by now */
+    void *way_out;                        /* of the handler that it runs, if that faults */
     uint32_t shared_calls;                /* made while others had the same TLS */
     uint32_t began_sharing;               /* the one whose TLS it was first */
 };

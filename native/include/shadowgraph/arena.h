@@ -157,6 +157,7 @@ struct sg_function {
 #define SG_FLAG_CLONE 32 /* clone(): a child that shares this thread's TLS must not share its state */
 #define SG_FLAG_EXIT 256 /* _exit: what has been left without returning by then is over */
 #define SG_FLAG_TRUE_RETURN 128 /* must find its true return address: reached by a tail call, it ends the calls before it */
+#define SG_FLAG_SIGACTION 1024 /* sigaction: the program sees its own choices while the agent handles faults */
 #define SG_FLAG_VECTORS 512 /* vector registers are looked at: by values to capture, or conditions */
 #define SG_FLAG_EXECUTABLE 64 /* belongs to the executable itself: what it tail-calls was called by the executable */
 
@@ -247,6 +248,7 @@ struct sg_settings {
     uint64_t sites, frames, frame_count;
     uint64_t functions;   /* struct sg_function[SG_FUNCTIONS]: mapped once more at an address that stays when the arena is renewed */
     uint64_t kept;        /* struct sg_kept[SG_KEPT_LIMIT] */
+    uint64_t guarded;     /* whether the agent handles the signals of faults (guard.c) */
     uint64_t thread_word; /* where a thread's word is, counted from its fs base; 0: it is the gs base */
 };
 

@@ -15,7 +15,7 @@ __all__ = ["RECORDER_SLOT", "set_entries", "set_recorder"]
 RECORDER_SLOT = 0
 
 # What only the path with a frame on the C stack deals with.
-_HOOKS = layout.FLAG_EXEC | layout.FLAG_LOADED | layout.FLAG_CLONE | layout.FLAG_EXIT
+_HOOKS = layout.FLAG_EXEC | layout.FLAG_LOADED | layout.FLAG_CLONE | layout.FLAG_EXIT | layout.FLAG_SIGACTION
 _RECORDER = np.uint64(1 << RECORDER_SLOT)
 
 

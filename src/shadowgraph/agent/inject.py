@@ -25,6 +25,7 @@ __all__ = [
     "Settings",
     "agent_function",
     "find_agent",
+    "guard",
     "inject",
     "is_agent",
     "is_agent_path",
@@ -162,6 +163,12 @@ def is_agent_path(path: str) -> bool:
 def agent_function(module: Module, name: str) -> int:
     """The address of one of the agent's functions in a process that has it loaded as ``module``."""
     return module.base + _symbol(module, name)
+
+
+def guard(thread: RemoteThread, module: Module, *, on: bool) -> None:
+    """Have the agent, loaded as ``module``, catch the faults of handlers, or leave all signals to the program again."""
+    if bool(read_zones(thread.memory, module)["guarded"]) != on:
+        thread.call(agent_function(module, "sg_guard"), int(on))
 
 
 def _symbol(module: Module, name: str) -> int:

@@ -40,6 +40,7 @@ FLAG_SILENT = 16
 FLAG_CLONE = 32
 FLAG_EXIT = 256
 FLAG_TRUE_RETURN = 128
+FLAG_SIGACTION = 1024
 FLAG_VECTORS = 512
 FLAG_EXECUTABLE = 64
 VALUE_INTEGER = 1
@@ -199,6 +200,8 @@ user_dtype = np.dtype(
             "fault",
             "fault_address",
             "registered_at",
+            "code",
+            "code_size",
             "events",
             "name",
             "filter",
@@ -224,11 +227,38 @@ user_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u8",
             "S32",
             "S96",
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 84, 88, 96, 100, 104, 112, 120, 128, 160],
-        "itemsize": 256,
+        "offsets": [
+            0,
+            4,
+            8,
+            12,
+            16,
+            24,
+            32,
+            40,
+            48,
+            56,
+            64,
+            72,
+            80,
+            84,
+            88,
+            96,
+            100,
+            104,
+            112,
+            120,
+            128,
+            136,
+            144,
+            176,
+        ],
+        "itemsize": 272,
     }
 )
 
@@ -282,7 +312,7 @@ registry_dtype = np.dtype(
             (user_dtype, (64,)),
         ],
         "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 696],
-        "itemsize": 17080,
+        "itemsize": 18104,
     }
 )
 
@@ -594,6 +624,7 @@ settings_dtype = np.dtype(
             "frame_count",
             "functions",
             "kept",
+            "guarded",
             "thread_word",
         ],
         "formats": [
@@ -613,6 +644,7 @@ settings_dtype = np.dtype(
             "<u8",
             "<u4",
             "<u4",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -675,8 +707,9 @@ settings_dtype = np.dtype(
             232,
             240,
             248,
+            256,
         ],
-        "itemsize": 256,
+        "itemsize": 264,
     }
 )
 

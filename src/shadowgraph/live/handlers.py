@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.handler_object import HandlerObject
 from shadowgraph.ops.handler_source import compile_handlers, load_handlers
+from shadowgraph.ops.selection import Selection
 
 __all__ = ["Ops"]
 
@@ -84,6 +86,11 @@ class Ops(User):
 
     # --- its place ---
 
+    @property
+    def selection(self) -> Selection:
+        """Which functions are meant; the agent looks out for faults."""
+        return replace(super().selection, guarded=True)
+
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
         """The ring of its events."""
         return EventRing.space(_EVENT_BYTES) if self._dtype is not None else 0
@@ -92,6 +99,8 @@ class Ops(User):
         """The handlers' addresses, and what they ask for."""
         assert self.loaded is not None
         fields = {
+            "code": self.loaded.base,
+            "code_size": self.loaded.size,
             "entry": self.loaded.entry,
             "exit": self.loaded.exit,
             "data_size": self.data_size,

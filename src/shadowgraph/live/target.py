@@ -16,7 +16,7 @@ import numpy as np
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.hooks import hook
-from shadowgraph.agent.inject import Agent, Settings, find_agent, inject, read_zones
+from shadowgraph.agent.inject import Agent, Settings, find_agent, guard, inject, read_zones
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
@@ -371,7 +371,9 @@ class Target:
     def _bring_in(self, user: Ops) -> None:
         """Bring the code of handlers into the process."""
         load = load_with_loader if user.handlers.obstacles else map_handlers
+        assert self._agent is not None
         with self._borrowed(at_safe_place=bool(user.handlers.obstacles)) as thread:
+            guard(thread, self._agent.module, on=True)
             user.loaded = load(thread, user.handlers)
 
     def _take_out(self, user: Ops, slot: int) -> None:

@@ -45,6 +45,7 @@ _EXEC_FUNCTIONS = (
 )
 _CLONE = ("clone", layout.FLAG_CLONE, 0)
 _EXIT_FUNCTIONS = (("_exit", layout.FLAG_EXIT, 0), ("_Exit", layout.FLAG_EXIT, 0))
+_SIGACTION = ("sigaction", layout.FLAG_SIGACTION, 0)
 _LOADER_NOTE = "_dl_debug_state"
 
 # What is held while a thread of a program is borrowed, or its code is being written.
@@ -113,7 +114,7 @@ def choose(
                 choices[module.path] = choice
     if selection.libcalls != LibraryCalls.NONE:
         _choose_imports(memory, call, modules, executable, selection, known_modules, choices)
-    _add_own_hooks(choices, modules, known_modules, follow=follow)
+    _add_own_hooks(choices, modules, known_modules, follow=follow, guarded=selection.guarded)
     return Chosen(modules, executable, (low, high - low), choices)
 
 
@@ -222,7 +223,12 @@ def _is_loader(module: Module) -> bool:
 
 
 def _add_own_hooks(
-    choices: dict[str, Choice], modules: list[Module], known_modules: KnownModules, *, follow: bool
+    choices: dict[str, Choice],
+    modules: list[Module],
+    known_modules: KnownModules,
+    *,
+    follow: bool,
+    guarded: bool = False,
 ) -> None:
     """Functions that the agent itself must see.
 
@@ -232,6 +238,7 @@ def _add_own_hooks(
     for module in modules:
         known = known_modules.get(module)
         wanted = [_CLONE, *_EXIT_FUNCTIONS, *(_EXEC_FUNCTIONS if follow else ())] if _is_c_library(module) else []
+        wanted += [_SIGACTION] if guarded and _is_c_library(module) else []
         wanted += [(_LOADER_NOTE, layout.FLAG_LOADED, 0)] if _is_loader(module) else []
         for name, flag, variant in wanted:
             address = known.exported(name)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shadowgraph.agent.inject import Agent, find_agent, read_zones
+from shadowgraph.agent.inject import Agent, find_agent, guard, read_zones
 from shadowgraph.agent.kept import read_kept, take_out
 from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import ShadowgraphError
+from shadowgraph.ops.borrowing import CALL_SECONDS
 from shadowgraph.ops.joining import arena_inode
 from shadowgraph.ops.processes import alone_with, runs
 from shadowgraph.target.memory import Memory, program_mark
+from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.stopping import StoppedProcess
 
 __all__ = ["Leaving", "has_users", "leave", "works_with"]
@@ -116,6 +118,9 @@ def leave(pid: int, while_stopped: Callable[[], None] | None = None, *, others: 
             if program_mark(pid) != mark or find_agent(pid) != module:
                 return 0.0, 0  # it has executed another program
             blocks = [] if others else [kept for kept in read_kept(memory, zones["kept"]) if kept.is_in_use]
+            if zones["guarded"] and not others:
+                with RemoteThread(next(iter(stop.registers)), memory, own_stack=True, seconds=CALL_SECONDS) as thread:
+                    guard(thread, module, on=False)
             standing = Standing(stop, memory, restorers)
             standing.move([kept.moves for kept in blocks])
             foreign = take_out(memory, zones["kept"], blocks)

@@ -172,7 +172,7 @@ class RemoteThread:
                 registers = ptrace.get_registers(self.tid)
                 if number == signal.SIGTRAP and registers.rip == self._mark:
                     return registers.rax
-                if number not in (0, signal.SIGSTOP):
+                if number not in (0, signal.SIGSTOP) and not self._was_pending(number):
                     self._fail(number)
         finally:
             if is_there(self.tid):
@@ -183,6 +183,16 @@ class RemoteThread:
         if not os.WIFSTOPPED(status):
             raise StartError(f"process {self.memory.pid} ended while it was being entered")
         return os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0
+
+    def _was_pending(self, number: int) -> bool:
+        """Whether a signal is the program's own that was pending before: it goes back to wait until it is let through.
+
+        A fault that the thread had just made when it was stopped is blocked while it is borrowed. But when a mark is
+        reached, whose SIGTRAP is not blocked, the kernel takes the first synchronous signal of the queue, blocked or
+        not (dequeue_synchronous_signal in kernel/signal.c); given back while it is blocked, it is queued again. The
+        signal of a fault that is made now would have been unblocked by the kernel.
+        """
+        return bool(ptrace.get_signal_mask(self.tid) >> (number - 1) & 1)
 
     def _fail(self, number: int) -> NoReturn:
         # All signals are blocked, so this one was forced: the code that runs has failed.
