@@ -21,7 +21,7 @@ from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
 from shadowgraph.live.handlers import Ops
-from shadowgraph.live.numbers import LiveNumbers
+from shadowgraph.live.numbers import LiveNumbers, wanted
 from shadowgraph.live.quiescence import wait_until_left
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.rows import user_row
@@ -216,7 +216,7 @@ class Target:
     def _add(self, user: User, chosen: Chosen) -> None:
         assert self._registry is not None
         registry = self._registry
-        labels, callers = _wanted(chosen)
+        labels, callers = wanted(chosen)
         numbers = np.array(sorted(labels), np.int64)
         condition = Condition.of(user.when)
         if isinstance(user, Ops):
@@ -422,18 +422,6 @@ class Target:
         except StartError:
             if runs(self.pid):
                 raise
-
-
-def _wanted(chosen: Chosen) -> tuple[dict[int, str], set[int]]:
-    """The functions to be on, with their labels, and those of them of which only calls from the executable count."""
-    labels, callers = {}, set()
-    for choice in chosen.choices.values():
-        for row, number in choice.numbers.items():
-            name = choice.names.get(row) or choice.known.functions.name(row)
-            labels[number] = f"{choice.module.name}!{name}"
-            if choice.flags[row] & layout.FLAG_CALLER:
-                callers.add(number)
-    return labels, callers
 
 
 def launch(command: Sequence[str]) -> Target:
