@@ -58,7 +58,7 @@ __all__ = ["Target", "attach", "launch"]
 _User = TypeVar("_User", bound=User)
 
 # A program that was launched stands at its entry until no user has been registered for so long.
-_HOLD_SECONDS = 0.5
+_HOLD_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 _REAP_SECONDS = 1.0
 
@@ -427,7 +427,7 @@ class Target:
 def launch(command: Sequence[str]) -> Target:
     """Start a program. It stands at its entry while users are being registered.
 
-    It begins half a second after the last register(), or at once with resume() or wait().
+    It begins a second after the last register(), or at once with resume() or wait().
     """
     if isinstance(command, str) or not command:
         raise UsageError("launch() takes a list: the program and its arguments")
