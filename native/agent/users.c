@@ -205,6 +205,32 @@ int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
 }
 
 /*
+ * Who of some users has registered first, and who last. Their epochs tell: these do not change while a call has them, whoever
+ * comes and goes meanwhile. Where the order is that of the slots there is nothing to compare.
+ */
+static uint32_t first_of(uint64_t users)
+{
+    uint32_t first = (uint32_t)__builtin_ctzll(users);
+    for (uint64_t rest = sg_registry->has_order ? users & (users - 1) : 0; rest; rest &= rest - 1) {
+        uint32_t slot = (uint32_t)__builtin_ctzll(rest);
+        if (sg_registry->epochs[slot] < sg_registry->epochs[first])
+            first = slot;
+    }
+    return first;
+}
+
+static uint32_t last_of(uint64_t users)
+{
+    uint32_t last = 63 - (uint32_t)__builtin_clzll(users);
+    for (uint64_t rest = sg_registry->has_order ? users & ~(1ull << last) : 0; rest; rest &= rest - 1) {
+        uint32_t slot = (uint32_t)__builtin_ctzll(rest);
+        if (sg_registry->epochs[slot] > sg_registry->epochs[last])
+            last = slot;
+    }
+    return last;
+}
+
+/*
  * Doing something for a user. The thread says so, and then looks whether the user is still the one whose call it is. Whoever takes
  * a user off gives its slot, cells and place in the pool to nobody before all threads that say so are done (R11): a thread may
  * stand anywhere in here for as long as the kernel likes. One instruction each sets and clears the bit; what orders the former
@@ -290,15 +316,9 @@ uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, con
         sg_users_missed(thread, keeping);
         asked &= ~keeping;
     }
-    for (uint32_t i = 0; asked && sg_registry->has_order && i < SG_USERS; i++) {
-        uint32_t slot = sg_registry->order[i];
-        if (slot >= SG_USERS || !(asked >> slot & 1))
-            continue;
+    while (asked) {
+        uint32_t slot = first_of(asked);
         asked &= ~(1ull << slot);
-        wanted |= (uint64_t)(enter_if_there(thread, frame, slot, call) != 0) << slot;
-    }
-    for (; asked; asked &= asked - 1) {
-        uint32_t slot = (uint32_t)__builtin_ctzll(asked);
         wanted |= (uint64_t)(enter_if_there(thread, frame, slot, call) != 0) << slot;
     }
     return frame ? wanted : 0;
@@ -352,15 +372,8 @@ static uint64_t still_there(const struct sg_open *open)
 void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
     uint64_t users = still_there(frame->open);
-    for (uint32_t i = SG_USERS; users && sg_registry->has_order && i > 0; i--) {
-        uint32_t slot = sg_registry->order[i - 1];
-        if (slot >= SG_USERS || !(users >> slot & 1))
-            continue;
-        users &= ~(1ull << slot);
-        leave_if_there(thread, frame, slot, now, registers);
-    }
     while (users) {
-        uint32_t slot = 63 - (uint32_t)__builtin_clzll(users);
+        uint32_t slot = last_of(users);
         users &= ~(1ull << slot);
         leave_if_there(thread, frame, slot, now, registers);
     }

@@ -82,7 +82,7 @@ struct sg_event_ring {
 
 struct sg_registry {
     uint32_t side; /* which of a function's two masks counts: a filter is exchanged for all functions at once */
-    uint32_t has_order;
+    uint32_t has_order; /* the order of registration is not that of the slots */
     uint64_t epoch;
     uint64_t armed;       /* entries */
     uint64_t live;        /* exits */
@@ -93,7 +93,7 @@ struct sg_registry {
     uint64_t conditional; /* users with a predicate */
     uint64_t counters;    /* counters without a condition: they share one cell of each function, struct sg_function's */
     uint64_t epochs[SG_USERS];
-    uint8_t order[SG_USERS]; /* slots in the order of registration, where that is not the order of the slots (has_order) */
+    uint8_t order[SG_USERS]; /* slots in the order of registration, for controllers; the agent goes by the epochs */
     uint32_t next_function;  /* the first number that no function has yet */
     uint32_t next_cell;      /* the first cell number that no function has yet */
     uint64_t reserved[4];

@@ -308,7 +308,7 @@ class Registry:
 
     def _free_slot(self) -> int:
         """The slot behind all others if there is one: then the order of the slots is that of the registrations."""
-        if (self._users["kind"] != layout.USER_FREE).all():
+        if (self._users["kind"][1:] != layout.USER_FREE).all():
             self.settle()
         used = self._users["kind"] != layout.USER_FREE
         if used.all():
