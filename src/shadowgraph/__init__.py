@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shadowgraph.live import Counter, Histogram, Ops, Recorder, Target, Totals, attach, launch
+    from shadowgraph.live import Counter, Histogram, Ops, Recorder, Target, Totals, attach, attach_self, launch
     from shadowgraph.trace.reader import Trace
     from shadowgraph.trace.reader import open_trace as open
 
-__all__ = ["Counter", "Histogram", "Ops", "Recorder", "Target", "Totals", "Trace", "attach", "launch", "open"]
+__all__ = [
+    "Counter",
+    "Histogram",
+    "Ops",
+    "Recorder",
+    "Target",
+    "Totals",
+    "Trace",
+    "attach",
+    "attach_self",
+    "launch",
+    "open",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -85,7 +85,7 @@ class Target:
         try:
             self.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
             if pid is not None:
-                self._worker.do(lambda: vet_alone(pid))
+                self._worker.do(lambda: self._vet(pid))
         except BaseException:
             self._worker.close()
             raise
@@ -191,6 +191,9 @@ class Target:
         self._held_until = time.monotonic() + _HOLD_SECONDS
         return pid
 
+    def _vet(self, pid: int) -> None:
+        vet_alone(pid)
+
     def _idle(self) -> None:
         now = time.monotonic()
         if self._held_until is not None and now > self._held_until:
@@ -214,15 +217,17 @@ class Target:
             self._add(user, self._hook_running(user.selection))
 
     def _add(self, user: User, chosen: Chosen) -> None:
+        if isinstance(user, Recorder):
+            self._make_room(user, chosen)
+        self._enrol(user, *wanted(chosen))
+
+    def _enrol(self, user: User, labels: dict[int, str], callers: set[int]) -> None:
         assert self._registry is not None
         registry = self._registry
-        labels, callers = wanted(chosen)
         numbers = np.array(sorted(labels), np.int64)
         condition = Condition.of(user.when)
         if isinstance(user, Ops):
             self._bring_in(user)
-        if isinstance(user, Recorder):
-            self._make_room(user, chosen)
 
         def enrolled() -> int:
             cells = Cells(registry.arena)

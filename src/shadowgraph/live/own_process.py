@@ -1,0 +1,218 @@
+"""The process that this runs in as a target: a Python program, a notebook, traces its own libraries.
+
+Everything is as with any other process, but that stopping it and writing to its code is done by a helper process
+(:mod:`self_helper`). It stops the thread that waits for it as any other; the wait goes on afterwards, with the GIL
+released. While it is at work no thread holds the registry's lock, for it may want that with all threads stopped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.inject import Agent, find_agent
+from shadowgraph.agent.registry import Registry
+from shadowgraph.errors import StartError, UsageError
+from shadowgraph.live.channel import Channel, Ended, answer_of
+from shadowgraph.live.handlers import Ops
+from shadowgraph.live.recorder import Recorder
+from shadowgraph.live.target import Target
+from shadowgraph.live.user import User
+from shadowgraph.ops.handler_memory import LoadedHandlers
+from shadowgraph.ops.processes import alone_with
+from shadowgraph.ops.selection import Selection
+
+__all__ = ["OwnProcess", "attach_self"]
+
+_SET_PTRACER = 0x59616D61  # PR_SET_PTRACER of prctl(2): Yama lets this process trace us
+_PACKAGES = Path(__file__).resolve().parents[2]
+_TARGETS: weakref.WeakSet[OwnProcess] = weakref.WeakSet()
+
+
+def attach_self() -> OwnProcess:
+    """Trace functions of this very process: its extension modules, their libraries, the interpreter."""
+    return OwnProcess()
+
+
+class OwnProcess(Target):
+    """This process, with the users that it has registered on itself. Made by :func:`attach_self`.
+
+    Everything is taken out by :meth:`close`, at the end of a ``with``, or when the interpreter ends. A forked child is
+    counted with its parent and cannot register anybody here; it may call :func:`attach_self` for itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._channel, self._helper = _start_helper()
+        _allow_tracing(self._helper)
+        try:
+            self._ask("vet")
+            super().__init__(os.getpid())
+        except BaseException:
+            self._end_helper()
+            raise
+        _TARGETS.add(self)
+        atexit.register(self.close)
+
+    def register(self, user: Any) -> Any:
+        """Put a user on its functions: from now on it sees their calls. Returns it."""
+        self._only_here()
+        if isinstance(user, Recorder):  # threads that wait for room hold the lock that its own thread needs, the GIL
+            raise UsageError("a process cannot record itself; `shadowgraph record --pid` does that from outside")
+        return super().register(user)
+
+    def unregister(self, user: User) -> None:
+        """Take a user off; what it has counted stays readable."""
+        if user in self._users:
+            self._only_here()
+            super().unregister(user)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Nobody can wait for his own end."""
+        raise UsageError("this process cannot wait for itself")
+
+    def close(self) -> None:
+        """Take all users off and leave the process as it was."""
+        if self._closed or os.getpid() != self.pid:
+            return
+        try:
+            super().close()
+        finally:
+            self._end_helper()
+            self._agent = self._registry = None  # and with them the file of the shared memory
+            atexit.unregister(self.close)
+
+    def _only_here(self) -> None:
+        if os.getpid() != self.pid:
+            here = f"process {os.getpid()}, which was forked from it, calls attach_self() for itself"
+            raise UsageError(f"this target is process {self.pid}; {here}")
+
+    # --- what the helper does ---
+
+    def _vet(self, pid: int) -> None:
+        """The helper has found out."""
+
+    def _register(self, user: User) -> None:
+        with alone_with(self.pid):
+            self._enrol(user, *self._hook(user.selection))
+
+    def _hook(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
+        answer, file = self._ask_for_file("hook", functions=[rule.text for rule in selection.rules])
+        try:
+            if self._agent is None or self._agent.arena.inode != answer["inode"]:
+                module = find_agent(self.pid)
+                assert module is not None and file is not None
+                # Opened anew: a lock (flock(2)) belongs to an opening, and the helper has one of its own.
+                own = os.open(f"/proc/self/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
+                self._use(Agent(module, Arena(own), answer["zones"]["enter"], answer["zones"]))
+        finally:
+            if file is not None:
+                os.close(file)
+        self.notes += [note for note in answer["notes"] if note not in self.notes]
+        return {int(number): label for number, label in answer["labels"]}, set(answer["callers"])
+
+    def _use(self, agent: Agent) -> None:
+        self._agent = agent
+        self._registry = _OwnRegistry(agent, self._lock)
+
+    def _bring_in(self, user: Ops) -> None:
+        made = user.handlers
+        fields = {"name": made.name, "entry": made.entry, "exit": made.exit, "obstacles": made.obstacles}
+        found = self._ask("load", content=b64encode(made.content).decode(), **fields)
+        user.loaded = cast(LoadedHandlers, SimpleNamespace(**found))
+
+    def _unload(self, user: Ops) -> None:
+        loaded, user.loaded = user.loaded, None
+        if loaded is not None:
+            self._ask("unload", **vars(loaded))
+
+    def _leave(self) -> None:
+        if self._agent is not None:
+            self.notes += self._ask("leave")["notes"]
+
+    def _ask(self, what: str, **fields: Any) -> dict[str, Any]:
+        return self._ask_for_file(what, **fields)[0]
+
+    def _ask_for_file(self, what: str, **fields: Any) -> tuple[dict[str, Any], int | None]:
+        with self._lock:
+            try:
+                self._channel.send({"do": what, **fields})
+                content, file = self._channel.receive()
+            except Ended:
+                raise StartError(
+                    f"the helper process {self._helper} has ended, so this process cannot be changed"
+                ) from None
+        return answer_of(content), file
+
+    def _end_helper(self) -> None:
+        self._channel.close()
+        _allow_tracing(0)
+
+
+class _OwnRegistry(Registry):
+    """Its lock is not taken while the helper is at work."""
+
+    def __init__(self, agent: Agent, lock: threading.RLock) -> None:
+        super().__init__(agent.arena, agent.zones)
+        self._while_no_helper = lock
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only one who changes it."""
+        with self._while_no_helper, super().locked():
+            yield
+
+
+def _start_helper() -> tuple[Channel, int]:
+    """Start it, with the same interpreter and the same modules; it is nobody's child."""
+    if not sys.executable:
+        raise StartError("this interpreter does not know its own program (sys.executable), so no helper can be started")
+    ours, other = socket.socketpair()
+    path = os.pathsep.join(dict.fromkeys([str(_PACKAGES), *(name for name in sys.path if name)]))
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "shadowgraph.live.self_helper", str(other.fileno()), str(os.getpid())]
+    nowhere = subprocess.DEVNULL
+    try:
+        with other:
+            subprocess.run(
+                command,
+                check=True,
+                env=environment,
+                stdin=nowhere,
+                stdout=nowhere,
+                stderr=nowhere,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+            )
+        channel = Channel(ours)
+        return channel, int(channel.receive()[0]["pid"])
+    except (OSError, subprocess.CalledProcessError, Ended) as error:
+        ours.close()
+        raise StartError(f"{sys.executable}: the helper process could not be started: {error}") from None
+
+
+def _allow_tracing(pid: int) -> None:
+    """By this process alone, 0 for none. Where there is no Yama it refuses, and nothing is needed."""
+    ctypes.CDLL(None).prctl(_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
+
+
+def _after_fork() -> None:
+    """A child has no business with its parent's helper."""
+    for target in list(_TARGETS):
+        target._channel.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,116 @@
+"""The process that stops and changes another one for it: `python -m shadowgraph.live.self_helper SOCKET PID`.
+
+A process cannot ptrace itself (ptrace(2): "EPERM"). What needs that, loading the agent, writing hooks and taking them
+out, is done from here at its request; users and what they count are its own business, in the memory that it shares with
+the agent. See :mod:`own_process`, which is the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import traceback
+from base64 import b64decode
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from shadowgraph.errors import ShadowgraphError, StartError
+from shadowgraph.live.channel import Channel, Ended
+
+__all__ = ["main"]
+
+_Answer = tuple[dict[str, Any], int | None]
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the process has ended or closes its end."""
+    if os.fork():  # so that nobody's child is in the way of a process that waits for its own
+        os._exit(0)
+    channel = Channel(socket.socket(fileno=int(arguments[0])))
+    pid = int(arguments[1])
+    try:
+        channel.send({"pid": os.getpid()})
+        life = os.pidfd_open(pid)  # children that it forks have the other end of the socket, too
+        serve = _Service(pid)
+        while life not in select.select([channel.fileno(), life], [], [])[0]:
+            request, _ = channel.receive()
+            answer, file = _answered(serve, request)
+            channel.send(answer, file)
+    except (Ended, ProcessLookupError):
+        pass
+
+
+def _answered(serve: _Service, request: dict[str, Any]) -> _Answer:
+    try:
+        action: Callable[..., _Answer] = getattr(serve, request.pop("do"))
+        return action(**request)
+    except ShadowgraphError as error:
+        kind = "StartError" if isinstance(error, StartError) else "UsageError"
+        return {"refused": kind, "text": str(error)}, None
+    except Exception:
+        return {"failed": traceback.format_exc()}, None
+
+
+class _Service:
+    """What can be asked for. The process itself sees to it that one controller at a time is at work."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._target: Any = None
+
+    def _opened(self) -> Any:
+        from shadowgraph.live.target import attach
+
+        if self._target is None:
+            self._target = attach(self._pid)
+        return self._target
+
+    def vet(self) -> _Answer:
+        """Whether the process can be attached to: an error if not."""
+        self._opened()
+        return {}, None
+
+    def hook(self, functions: list[str]) -> _Answer:
+        """Hook functions; their numbers and labels, and the memory that the agent shares."""
+        from shadowgraph.live.numbers import wanted
+        from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
+
+        rules = [function_rule(pattern, include=True) for pattern in functions]
+        target = self._opened()
+        selection = Selection(rules, libcalls=LibraryCalls.DIRECT)
+        labels, callers = wanted(target._worker.do(lambda: target._hook_running(selection)))
+        agent = target._agent
+        notes, target.notes = target.notes, []
+        answer = {"labels": list(labels.items()), "callers": sorted(callers), "notes": notes}
+        return {**answer, "inode": agent.arena.inode, "zones": agent.zones}, agent.arena.file
+
+    def load(self, content: str, **fields: Any) -> _Answer:
+        """Bring the code of handlers in."""
+        from shadowgraph.ops.handler_object import HandlerObject
+
+        handlers = HandlerObject(content=b64decode(content), **{**fields, "obstacles": tuple(fields["obstacles"])})
+        user = SimpleNamespace(handlers=handlers, loaded=None)
+        target = self._opened()
+        target._worker.do(lambda: target._bring_in(user))
+        return dict(vars(cast(Any, user.loaded))), None
+
+    def unload(self, **fields: Any) -> _Answer:
+        """Take it out again."""
+        target = self._opened()
+        user = SimpleNamespace(loaded=SimpleNamespace(**fields))
+        target._worker.do(lambda: target._unload(user))
+        return {}, None
+
+    def leave(self) -> _Answer:
+        """Take all hooks out if nobody uses them any more."""
+        target = self._opened()
+        target._worker.do(target._leave)
+        notes, target.notes = target.notes, []
+        return {"notes": notes}, None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
