@@ -88,6 +88,7 @@ struct sg_user_call {
     const struct sg_function *function;
     const struct sg_entry_registers *registers;
     uint64_t users, epoch;
+    uint64_t time; /* when it came, for the handlers that are told; 0: nobody has asked yet */
 };
 
 #define SG_STATE_SIZE 4096 /* the standard format of XSAVE without AMX takes less than 2.7 KiB */
@@ -103,7 +104,7 @@ SG_HIDDEN void *sg_area_take(struct sg_frame *frame, uint32_t user, uint64_t siz
 SG_HIDDEN void *sg_area_part(struct sg_frame *frame, uint32_t user);
 
 /* handlers.c */
-SG_HIDDEN int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *its);
+SG_HIDDEN int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *its);
 SG_HIDDEN void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
                                 const struct sg_exit_registers *registers);
 
@@ -119,7 +120,7 @@ SG_HIDDEN int sg_emit_event(uint32_t slot, uint64_t function, uint32_t thread, c
 SG_HIDDEN void sg_users_start(void);
 SG_HIDDEN uint64_t sg_users_of(const struct sg_function *function, int from_executable, uint64_t *epoch);
 SG_HIDDEN uint64_t sg_users_count(struct sg_thread *thread, const struct sg_function *function, uint64_t users);
-SG_HIDDEN uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, const struct sg_user_call *call);
+SG_HIDDEN uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, struct sg_user_call *call);
 SG_HIDDEN void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers);
 SG_HIDDEN int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
                                  const struct sg_exit_registers *registers);

@@ -38,7 +38,7 @@ void sg_record_call(struct sg_thread *thread, const struct sg_frame *frame, uint
  * Writes a frame and lets the users do their part of the entry. Returns whether anybody wants the exit; if not, the frame may
  * be given back.
  */
-static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t original, uint64_t target, const struct sg_user_call *call)
+static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t original, uint64_t target, struct sg_user_call *call)
 {
     struct sg_function *function = (struct sg_function *)call->function;
     uint64_t users = call->users, marks = 0;

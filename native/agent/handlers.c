@@ -2,7 +2,8 @@
  * Users with code of their own: handlers in C that the controller has loaded into the process (include/shadowgraph/ops.h).
  *
  * A thread in a handler says so in shared memory, then looks once more whether the user is still there: whoever unregisters
- * takes the user off first, stops the threads, and waits for those that are inside. The calls that a handler makes are not
+ * takes the user off first, makes all threads pass a barrier, and waits for those that are inside. That barrier is why none is
+ * needed here, where each call would pay for it (src/shadowgraph/agent/barrier.py). The calls that a handler makes are not
  * given to handlers; one that it has left by longjmp is noticed by the stack pointer.
  */
 #include "frames.h"
@@ -103,7 +104,8 @@ static int enter(struct sg_thread *thread, uint32_t slot, uint64_t epoch, uint64
     if (is_inside(thread, here))
         return -1;
     shared->inside_stack = here;
-    __atomic_store_n(&shared->inside, slot + 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&shared->inside, slot + 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     int result = -1;
     if ((sg_registry->live & ~sg_registry->faulted) >> slot & 1 && sg_registry->epochs[slot] <= epoch)
         result = user->flags & SG_USER_VECTORS ? run_with_vectors(thread, address, call) : run_guarded(thread, address, call);
@@ -116,8 +118,16 @@ static int emit(struct sg_call *call, const void *record, uint64_t size)
     return sg_emit_event((uint32_t)call->user, call->function, call->thread, record, size);
 }
 
-/* The entry side; whether the exit is wanted. */
-int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *its)
+/* When a call came, by one look at the clock for all handlers: it is most of what an empty one costs. */
+static uint64_t time_of(struct sg_user_call *call)
+{
+    if (!call->time)
+        call->time = sg_ticks();
+    return call->time;
+}
+
+/* The entry side; whether the exit is wanted. All members are named below: else the compiler clears them all first. */
+int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *its)
 {
     const struct sg_user *user = &sg_registry->users[slot];
     void *data = 0;
@@ -135,10 +145,13 @@ int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
         .arguments = &its->registers->rdi,
         .stack = its->slot + 1,
         .vectors = (const uint64_t(*)[2])vectors,
+        .result = 0,
+        .result_high = 0,
         .return_address = frame ? sg_owner_of_slot(frame)->original : *its->slot,
         .data = data,
         .data_size = user->data_size,
-        .time = sg_ticks(),
+        .time = time_of(its),
+        .duration = 0,
         .thread = thread->tid,
         .process = thread->shared->pid,
         .emit = emit,
@@ -156,6 +169,8 @@ void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t
     const struct sg_user *user = &sg_registry->users[slot];
     struct sg_call call = {
         .function = frame->function->id,
+        .arguments = 0,
+        .stack = 0,
         .vectors = (const uint64_t(*)[2])registers->xmm,
         .result = registers->rax,
         .result_high = registers->rdx,

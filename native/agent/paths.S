@@ -292,16 +292,16 @@ sg_return:
     mov [rsp - 32], rsi
     mov [rsp - 56], rdi
     SAVE_FLAGS -48
+    mov rdx, [rcx + FRAME_OPEN]
+    mov rsi, [rdx]                           /* q0 */
+    mov rdi, [rdx + 8]
+    test rdi, rdi
+    js .Lreturn_slow                         /* other users, or values to capture: the slow path takes the time itself */
     rdtsc
     shl rdx, 32
     or rax, rdx
     add rax, [rcx + FRAME_BIAS]
-    mov rdx, [rcx + FRAME_OPEN]
-    mov rsi, [rdx]                           /* q0 */
-    mov rdi, [rdx + 8]
     sub rax, rsi                             /* duration: the bias, and with it the depth, cancels */
-    test rdi, rdi
-    js .Lreturn_slow                         /* values to capture */
     cmp rax, [rip + sg_minimal_ticks]
     jb .Lreturn_filtered
     cmp rax, [rip + .Llong]

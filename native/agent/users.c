@@ -268,7 +268,7 @@ static inline void end_use(struct sg_thread *thread, const struct use *use)
 }
 
 /* What one user does at the entry; whether it wants the exit. */
-static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *call)
+static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *call)
 {
     const struct sg_user *user = &sg_registry->users[slot];
     if (user->entry_predicate && !entry_holds(thread, frame, slot, call))
@@ -296,7 +296,7 @@ static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
     }
 }
 
-static int enter_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *call)
+static int enter_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *call)
 {
     struct use use;
     int wanted = begin_use(thread, slot, call->epoch, &use) && enter_one(thread, frame, slot, call);
@@ -308,7 +308,7 @@ static int enter_if_there(struct sg_thread *thread, struct sg_frame *frame, uint
  * Runs the entry sides in the order of registration. Returns the users whose exit is to run. `frame` is the call's, or 0 if
  * there is none: then nobody's exit will.
  */
-uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, const struct sg_user_call *call)
+uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, struct sg_user_call *call)
 {
     uint64_t asked = call->users & sg_registry->at_entry, wanted = call->users & ~asked & sg_registry->at_exit;
     uint64_t keeping = call->users & sg_registry->with_data;

@@ -36,7 +36,8 @@ struct sg_call {
     uint64_t return_address;       /* where the function returns to, in the program */
     void *data;                    /* data_size bytes of this user and this call, not cleared; 0 if it asked for none */
     uint64_t data_size;
-    uint64_t time;                 /* entry: now; exit: when the call was entered, in ticks of the time stamp counter */
+    uint64_t time;                 /* when the call was entered, in ticks of the time stamp counter; at the entry the same for
+                                      all users of the call */
     uint64_t duration;             /* exit: ticks since */
     uint32_t thread, process;
     int (*emit)(struct sg_call *call, const void *record, uint64_t size);
