@@ -14,12 +14,13 @@ struct state {
     uint8_t bytes[SG_STATE_SIZE] __attribute__((aligned(64)));
 };
 
-static int is_inside(struct sg_thread *thread, uint64_t here)
+/* `from`: the slot of a call. One within a handler lies below where that runs; if it does not, the handler has been left. */
+static int is_inside(struct sg_thread *thread, uint64_t from)
 {
     struct sg_shared_thread *shared = thread->shared;
     if (!shared->inside)
         return 0;
-    if (here > shared->inside_stack && sg_on_own_stack(thread, here) == sg_on_own_stack(thread, shared->inside_stack))
+    if (from > shared->inside_stack && sg_on_own_stack(thread, from) == sg_on_own_stack(thread, shared->inside_stack))
         return 0; /* it was left without returning */
     return 1;
 }
@@ -96,12 +97,12 @@ __attribute__((noinline)) static int run_with_vectors(struct sg_thread *thread, 
 }
 
 /* Runs a handler unless this thread is in one, or the user has gone; what it returns, or -1. */
-static int enter(struct sg_thread *thread, uint32_t slot, uint64_t epoch, uint64_t address, struct sg_call *call)
+static int enter(struct sg_thread *thread, uint32_t slot, uint64_t from, uint64_t epoch, uint64_t address, struct sg_call *call)
 {
     struct sg_shared_thread *shared = thread->shared;
     struct sg_user *user = &sg_registry->users[slot];
     uint64_t here = (uint64_t)__builtin_frame_address(0);
-    if (is_inside(thread, here))
+    if (is_inside(thread, from))
         return -1;
     shared->inside_stack = here;
     __atomic_store_n(&shared->inside, slot + 1, __ATOMIC_RELAXED);
@@ -157,7 +158,7 @@ int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
         .emit = emit,
         .user = slot,
     };
-    int wanted = enter(thread, slot, its->epoch, user->entry, &call);
+    int wanted = enter(thread, slot, (uint64_t)its->slot, its->epoch, user->entry, &call);
     if (wanted < 0)
         sg_users_missed(thread, 1ull << slot);
     return wanted > 0 && user->exit;
@@ -184,6 +185,6 @@ void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t
         .emit = emit,
         .user = slot,
     };
-    if (enter(thread, slot, frame->open->epoch, user->exit, &call) < 0)
+    if (enter(thread, slot, sg_owner_of_slot(frame)->slot, frame->open->epoch, user->exit, &call) < 0)
         sg_users_missed(thread, 1ull << slot);
 }

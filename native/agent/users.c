@@ -240,23 +240,23 @@ struct use {
     uint64_t bit, stack;
 };
 
-__attribute__((noinline)) static void forget_left(struct sg_thread *thread, uint64_t here)
+__attribute__((noinline)) static void forget_left(struct sg_thread *thread, uint64_t from)
 {
     struct sg_shared_thread *shared = thread->shared;
-    if (here > shared->busy_stack && sg_on_own_stack(thread, here) == sg_on_own_stack(thread, shared->busy_stack))
+    if (from > shared->busy_stack && sg_on_own_stack(thread, from) == sg_on_own_stack(thread, shared->busy_stack))
         shared->busy = 0; /* left without returning */
 }
 
-static inline int begin_use(struct sg_thread *thread, uint32_t slot, uint64_t epoch, struct use *use)
+/* `from`: the slot of the call. */
+static inline int begin_use(struct sg_thread *thread, uint32_t slot, uint64_t from, uint64_t epoch, struct use *use)
 {
     struct sg_shared_thread *shared = thread->shared;
-    uint64_t here = (uint64_t)use;
     if (shared->busy)
-        forget_left(thread, here);
+        forget_left(thread, from);
     use->stack = shared->busy_stack;
     use->bit = 1ull << slot & ~shared->busy; /* a signal handler's call: it stays set for the one that was interrupted */
     if (!shared->busy)
-        shared->busy_stack = here;
+        shared->busy_stack = (uint64_t)use;
     __asm__ volatile("orq %1, %0" : "+m"(shared->busy) : "r"(1ull << slot) : "memory", "cc");
     return (sg_registry->live & ~sg_registry->faulted) >> slot & 1 && sg_registry->epochs[slot] <= epoch;
 }
@@ -299,7 +299,7 @@ static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
 static int enter_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *call)
 {
     struct use use;
-    int wanted = begin_use(thread, slot, call->epoch, &use) && enter_one(thread, frame, slot, call);
+    int wanted = begin_use(thread, slot, (uint64_t)call->slot, call->epoch, &use) && enter_one(thread, frame, slot, call);
     end_use(thread, &use);
     return wanted;
 }
@@ -351,7 +351,7 @@ static void leave_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t
 static void leave_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
 {
     struct use use;
-    if (begin_use(thread, slot, frame->open->epoch, &use))
+    if (begin_use(thread, slot, sg_owner_of_slot(frame)->slot, frame->open->epoch, &use))
         leave_one(thread, frame, slot, now, registers);
     end_use(thread, &use);
 }

@@ -385,7 +385,7 @@ class Target:
         """Take it out again, when no thread runs it any more."""
         if user.loaded is None or self._registry is None or not runs(self.pid):
             return
-        wait_until_left(self._registry.arena, slot)
+        wait_until_left(self._registry.arena, slot, self._known_modules)
         with alone_with(self.pid):
             self._unload(user)
 
