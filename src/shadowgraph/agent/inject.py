@@ -32,6 +32,7 @@ __all__ = [
     "is_same_build",
     "load",
     "read_zones",
+    "set_ask_when_loaded",
     "start",
 ]
 
@@ -163,6 +164,13 @@ def is_agent_path(path: str) -> bool:
 def agent_function(module: Module, name: str) -> int:
     """The address of one of the agent's functions in a process that has it loaded as ``module``."""
     return module.base + _symbol(module, name)
+
+
+def set_ask_when_loaded(memory: Memory, module: Module) -> None:
+    """Have the agent, loaded as ``module``, tell the recorder when libraries are loaded."""
+    fields = layout.settings_dtype.fields
+    assert fields is not None
+    memory.write(agent_function(module, "sg_settings") + fields["ask_when_loaded"][1], (1).to_bytes(4, "little"))
 
 
 def guard(thread: RemoteThread, module: Module, *, on: bool) -> None:

@@ -20,7 +20,16 @@ import numpy as np
 from shadowgraph.agent import layout
 from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.agent.hooks import Placed, Request, lay_out, write_jumps
-from shadowgraph.agent.inject import Agent, Settings, find_agent, is_same_build, load, read_zones, start
+from shadowgraph.agent.inject import (
+    Agent,
+    Settings,
+    find_agent,
+    is_same_build,
+    load,
+    read_zones,
+    set_ask_when_loaded,
+    start,
+)
 from shadowgraph.agent.kept import Kept, forget, moves_into, read_kept
 from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.standing import Restorers, Standing
@@ -232,6 +241,8 @@ class Attachment:
                 callers += [number for row, number in present if choice.flags[row] & layout.FLAG_CALLER]
                 variants = {number: choice.variants.get(row, 0) for row, number in choice.numbers.items()}
                 registry.add_flags(choice.present, variants)
+            if self.selection.names_modules():  # what is loaded later is wanted, which others have not asked for
+                set_ask_when_loaded(self.memory, self.joined.module)
             registry.put_on(RECORDER_SLOT, np.array(numbers, np.int64), np.array(callers, np.int64))
         process.traced.update(numbers)
 
