@@ -126,6 +126,16 @@ def test_it_ends_in_time_however_fast_events_come_and_counts_what_found_no_room(
         assert running.end() == ["wrong 0 worked 1"]
 
 
+def test_a_handler_that_faults_is_switched_off_with_the_reason_and_the_program_goes_on() -> None:
+    code = SILENT.replace("return 0", "return *(volatile int *)sg_arg(call, 0)")
+    path = program("live_values", "o2")
+    ended = probed("-f", "gives_back", "--code", code, "--json", "--", path, stdin="1\n2\n3\n")
+    *events, last = objects(ended.output)
+    assert (ended.status, ended.lines[1:3]) == (0, ["gives_back 3", "OK"])
+    assert (len(events), last["fault"]) == (1, "signal 11 at address 0x1")
+    assert ended.errors == "shadowgraph: the handlers were switched off because of a fault: signal 11 at address 0x1\n"
+
+
 CODE = ["-f", "gives_back", "--code"]
 
 
