@@ -214,14 +214,11 @@ static int is_own(const struct sg_thread *thread)
     return (uint64_t)thread > (uint64_t)SG_THREAD_SHARED && thread->magic == SG_THREAD_MAGIC && thread->control_block == sg_control_block();
 }
 
-/* The calling thread's state, made if there is none yet; 0 if the thread cannot be traced (now). */
-struct sg_thread *sg_thread_here(void)
+/* The state of a thread that has none yet, or shares its TLS. Apart, so that others save no registers for it. */
+__attribute__((noinline)) static struct sg_thread *make_own(void)
 {
-    struct sg_thread *thread = sg_thread_word();
-    if (is_own(thread))
-        return thread;
     uint64_t signals = sg_signals_block();
-    thread = sg_thread_word(); /* a signal handler may have been quicker */
+    struct sg_thread *thread = sg_thread_word(); /* a signal handler may have been quicker */
     if (thread == SG_THREAD_SHARED && *unforked) {
         thread = sg_thread_among_sharers();
     } else if (!is_own(thread)) {
@@ -239,6 +236,13 @@ struct sg_thread *sg_thread_here(void)
     }
     sg_signals_restore(signals);
     return thread;
+}
+
+/* The calling thread's state, made if there is none yet; 0 if the thread cannot be traced (now). */
+struct sg_thread *sg_thread_here(void)
+{
+    struct sg_thread *thread = sg_thread_word();
+    return is_own(thread) ? thread : make_own();
 }
 
 static int any_other(const struct sg_thread *thread)
