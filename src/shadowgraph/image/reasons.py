@@ -54,6 +54,7 @@ class Reason(IntEnum):
     NOT_CALLED = 97
     NOT_CHOSEN = 98
     PUSHED_CALL = 99
+    PLACE_IN_USE = 100
 
 
 SENTENCES: dict[Reason, str] = {
@@ -86,4 +87,5 @@ SENTENCES: dict[Reason, str] = {
     Reason.NOT_CALLED: "nobody can call it in this program",
     Reason.NOT_CHOSEN: "it was not chosen",
     Reason.PUSHED_CALL: "it begins with a call that cannot be made in a way which the hardware shadow stack allows",
+    Reason.PLACE_IN_USE: "it is short, and the place for its jump is in a function that is hooked already without it",
 }

@@ -40,7 +40,7 @@ from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
 from shadowgraph.ops.reaping import reap
 from shadowgraph.ops.recorder_slot import free_for_recorder
-from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, unmatched
+from shadowgraph.ops.remarks import nothing_hooked, place_in_use, refuse_agent, unmatched
 from shadowgraph.ops.requests import request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.taking_over import take_over
@@ -266,8 +266,9 @@ class Target:
                     tell_runtimes(memory, chosen.modules, self._known_modules, self._agent)
                 assert self._registry is not None
                 known, numbers = self._registry.known(), LiveNumbers(self._registry)
+                refused: dict[Reason, int] = {}
                 for choice in chosen.choices.values():
-                    request = request_hooks(choice, Capture(), numbers, {}, known)
+                    request = request_hooks(choice, Capture(), numbers, refused, known)
                     if request is None:
                         continue
                     request = replace(request, recorded=False)
@@ -275,6 +276,7 @@ class Target:
                     hooks = hook(thread, choice.module, bias, plan, request, self._agent)
                     for row in hooks.refused:
                         choice.numbers.pop(row, None)
+            self.notes += place_in_use(selection, chosen, refused)
             return chosen
         finally:
             memory.close()
@@ -297,6 +299,7 @@ class Target:
         judge = SafePlace(self.pid, self._known_modules)
         try:
             self._refuse_nothing(selection, attachment.chosen)
+            self.notes += place_in_use(selection, attachment.chosen, attachment.refused)
             process = attachment.carry_out(judge)
             if self._agent is None:
                 self._use(process.agent)

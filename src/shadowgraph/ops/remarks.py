@@ -8,13 +8,14 @@ from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
 from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.names import AGENT_SONAME
+from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.selection import Rule, Selection, nearest_names
 from shadowgraph.ops.values import Capture
 from shadowgraph.target.modules import read_modules
 
-__all__ = ["largest_library", "nothing_hooked", "refuse_agent", "unmatched", "unused"]
+__all__ = ["largest_library", "nothing_hooked", "place_in_use", "refuse_agent", "unmatched", "unused"]
 
 # By which a user may mean the agent's two builds.
 _AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
@@ -47,6 +48,18 @@ def nothing_hooked(
     return StartError(
         f"{program}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
     )
+
+
+def place_in_use(selection: Selection, chosen: Chosen, refused: dict[Reason, int]) -> list[str]:
+    """What there is to say of short functions that came too late; StartError if nothing else is wanted."""
+    count = refused.get(Reason.PLACE_IN_USE, 0)
+    if not count:
+        return []
+    sentence = SENTENCES[Reason.PLACE_IN_USE]
+    if not any(choice.numbers for choice in chosen.choices.values()):
+        texts = ", ".join(rule.text for rule in selection.rules)
+        raise StartError(f"{chosen.executable.path}: the functions that match {texts} cannot be hooked now: {sentence}")
+    return [f"{count} of the functions cannot be hooked now: {sentence}"]
 
 
 def largest_library(known_modules: KnownModules, ids: FunctionIds) -> str:

@@ -44,7 +44,7 @@ def request_hooks(
     for row in set(rows.tolist()) - choice.flags.keys():  # lends the place for another one's jump
         choice.flags[row] = layout.FLAG_SILENT
     if known:
-        rows = _new_rows(choice, rows, plan, known, ids)
+        rows = _new_rows(choice, rows, plan, known, ids, refused)
     flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
     variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
     if not (flags & layout.FLAG_SILENT).all():
@@ -58,7 +58,12 @@ def request_hooks(
 
 
 def _new_rows(
-    choice: Choice, rows: npt.NDArray[np.int64], plan: ModulePlan, known: Mapping[int, int], ids: Numbers
+    choice: Choice,
+    rows: npt.NDArray[np.int64],
+    plan: ModulePlan,
+    known: Mapping[int, int],
+    ids: Numbers,
+    refused: dict[Reason, int],
 ) -> npt.NDArray[np.int64]:
     """The rows that are not hooked yet; notes the numbers of those that are, and what is asked of them besides."""
     bias, path = choice.known.bias(choice.module), choice.module.path
@@ -73,7 +78,12 @@ def _new_rows(
             ids.adopt(number, path, int(table.start[row]), name, int(table.size[row]))
         if number:
             choice.present[number] = flags & ~(layout.FLAG_SILENT | layout.FLAG_CALLER)
-    new: npt.NDArray[np.int64] = rows[np.array(numbers, np.int64) == 0]
+    is_known = np.array(numbers, np.int64) != 0
+    # A short function's jump leads through bytes of a longer one, which are written together with that one's jump.
+    stuck = ~is_known & np.isin(plan.lender[rows], rows[is_known])
+    if stuck.any():
+        refused[Reason.PLACE_IN_USE] = refused.get(Reason.PLACE_IN_USE, 0) + int(stuck.sum())
+    new: npt.NDArray[np.int64] = rows[~is_known & ~stuck]
     return new
 
 
