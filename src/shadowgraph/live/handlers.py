@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.handler_object import HandlerObject
 from shadowgraph.ops.handler_source import compile_handlers, load_handlers
-from shadowgraph.ops.selection import Selection
 
 __all__ = ["Ops"]
 
@@ -85,11 +83,6 @@ class Ops(User):
         return made
 
     # --- its place ---
-
-    @property
-    def selection(self) -> Selection:
-        """Which functions are meant; the agent looks out for faults."""
-        return replace(super().selection, guarded=True)
 
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
         """The ring of its events."""

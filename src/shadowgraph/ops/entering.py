@@ -114,7 +114,7 @@ def choose(
                 choices[module.path] = choice
     if selection.libcalls != LibraryCalls.NONE:
         _choose_imports(memory, call, modules, executable, selection, known_modules, choices)
-    _add_own_hooks(choices, modules, known_modules, follow=follow, guarded=selection.guarded)
+    _add_own_hooks(choices, modules, known_modules, follow=follow)
     return Chosen(modules, executable, (low, high - low), choices)
 
 
@@ -223,22 +223,17 @@ def _is_loader(module: Module) -> bool:
 
 
 def _add_own_hooks(
-    choices: dict[str, Choice],
-    modules: list[Module],
-    known_modules: KnownModules,
-    *,
-    follow: bool,
-    guarded: bool = False,
+    choices: dict[str, Choice], modules: list[Module], known_modules: KnownModules, *, follow: bool
 ) -> None:
     """Functions that the agent itself must see.
 
-    These are exec, clone with shared memory, the end of the process, the loader's notification, and, for the sake of
-    tail calls, what needs its true return address.
+    These are exec, clone with shared memory, sigaction (for the faults of handlers), the end of the process, the
+    loader's notification, and, for the sake of tail calls, what needs its true return address.
     """
     for module in modules:
         known = known_modules.get(module)
-        wanted = [_CLONE, *_EXIT_FUNCTIONS, *(_EXEC_FUNCTIONS if follow else ())] if _is_c_library(module) else []
-        wanted += [_SIGACTION] if guarded and _is_c_library(module) else []
+        own = [_CLONE, _SIGACTION, *_EXIT_FUNCTIONS, *(_EXEC_FUNCTIONS if follow else ())]
+        wanted = own if _is_c_library(module) else []
         wanted += [(_LOADER_NOTE, layout.FLAG_LOADED, 0)] if _is_loader(module) else []
         for name, flag, variant in wanted:
             address = known.exported(name)

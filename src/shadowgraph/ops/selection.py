@@ -48,15 +48,13 @@ class Rule:
 class Selection:
     """The whole choice. ``rules`` empty: the default, all of the executable and what it imports directly.
 
-    ``when`` is a condition on calls (docs/predicates.md). ``guarded``: it is for handlers in C, whose faults are
-    caught.
+    ``when`` is a condition on calls (docs/predicates.md).
     """
 
     rules: Sequence[Rule] = ()
     everything: bool = False
     libcalls: str = LibraryCalls.DIRECT
     when: str | None = None
-    guarded: bool = False
     matched: set[str] = field(default_factory=set)
 
     @property
