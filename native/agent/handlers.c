@@ -106,6 +106,7 @@ static int enter(struct sg_thread *thread, uint32_t slot, uint64_t from, uint64_
         return -1;
     shared->inside_stack = here;
     __atomic_store_n(&shared->inside, slot + 1, __ATOMIC_RELAXED);
+    shared->inside_stack = here; /* once more: a handler of a signal between the two may have had its own */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     int result = -1;
     if ((sg_registry->live & ~sg_registry->faulted) >> slot & 1 && sg_registry->epochs[slot] <= epoch)

@@ -62,7 +62,7 @@ class _Service:
         self._target: Any = None
 
     def _opened(self) -> Any:
-        from shadowgraph.live.target import attach
+        from shadowgraph.live.starting import attach
 
         if self._target is None:
             self._target = attach(self._pid)

@@ -20,8 +20,9 @@ from shadowgraph.agent.inject import Agent, Settings, find_agent, guard, inject,
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
+from shadowgraph.live.chosen_before import ChosenBefore, Found
 from shadowgraph.live.handlers import Ops
-from shadowgraph.live.numbers import LiveNumbers, wanted
+from shadowgraph.live.numbers import LiveNumbers
 from shadowgraph.live.quiescence import wait_until_left
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.rows import user_row
@@ -53,7 +54,7 @@ from shadowgraph.target.memory import Memory, program_mark
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.vet import vet_program
 
-__all__ = ["Target", "attach", "launch"]
+__all__ = ["Target"]
 
 _User = TypeVar("_User", bound=User)
 
@@ -64,7 +65,7 @@ _REAP_SECONDS = 1.0
 
 
 class Target:
-    """A process with the users that this controller has registered. Made by :func:`launch` and :func:`attach`.
+    """A process with the users that this controller has registered. Made by launch() and attach() (starting.py).
 
     As a context it leaves the process behind as it was, with its own users taken off; a program that it has launched
     is waited for.
@@ -72,6 +73,7 @@ class Target:
 
     def __init__(self, pid: int | None = None, command: Sequence[str] = ()) -> None:
         self._users: list[User] = []
+        self._before = ChosenBefore()
         self._known_modules = KnownModules()
         self._agent: Agent | None = None
         self._registry: Registry | None = None
@@ -210,16 +212,25 @@ class Target:
 
     def _register(self, user: User) -> None:
         if self._held_until is not None:
-            self._add(user, self._hook_held(user.selection))
+            self._add(user, Found.of(self._hook_held(user.selection)))
             self._held_until = time.monotonic() + _HOLD_SECONDS
             return
         with alone_with(self.pid), end_told(self.pid):
-            self._add(user, self._hook_running(user.selection))
+            self._add(user, self._find_hooked(user.selection))
 
-    def _add(self, user: User, chosen: Chosen) -> None:
+    def _find_hooked(self, selection: Selection) -> Found:
+        """The functions of a selection, hooked; while users of ours are on, what was hooked before stays so."""
+        is_in_use = any(user.is_registered for user in self._users)
+        found = self._before.get(self.pid, selection) if is_in_use else None
+        if found is None:
+            found = Found.of(self._hook_running(selection))
+            self._before.put(self.pid, selection, found)
+        return found
+
+    def _add(self, user: User, found: Found) -> None:
         if isinstance(user, Recorder):
-            self._make_room(user, chosen)
-        self._enrol(user, *wanted(chosen))
+            self._make_room(user, found.chosen)
+        self._enrol(user, found.labels, found.callers)
 
     def _enrol(self, user: User, labels: dict[int, str], callers: set[int]) -> None:
         assert self._registry is not None
@@ -430,18 +441,3 @@ class Target:
         except StartError:
             if runs(self.pid):
                 raise
-
-
-def launch(command: Sequence[str]) -> Target:
-    """Start a program. It stands at its entry while users are being registered.
-
-    It begins a second after the last register(), or at once with resume() or wait().
-    """
-    if isinstance(command, str) or not command:
-        raise UsageError("launch() takes a list: the program and its arguments")
-    return Target(None, [os.fspath(word) for word in command])
-
-
-def attach(pid: int) -> Target:
-    """Attach to a process that runs."""
-    return Target(pid)

@@ -72,5 +72,8 @@ def free_for_recorder(agent: Agent, pid: int) -> None:
     registry = Registry(agent.arena, agent.zones)
     with registry.locked():
         if RECORDER_SLOT in registry.slots():
-            recorder = int(registry.user(RECORDER_SLOT)["controller_pid"])
-            raise StartError(f"process {pid} is being recorded by process {recorder} already; end that first")
+            user = registry.user(RECORDER_SLOT)
+            owner = int(user["controller_pid"])
+            if int(user["kind"]) != layout.USER_RECORDER:
+                raise StartError(f"process {pid} has {layout.USERS} users; the last one is that of process {owner}")
+            raise StartError(f"process {pid} is being recorded by process {owner} already; end that first")

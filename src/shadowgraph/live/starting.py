@@ -1,0 +1,26 @@
+"""The two ways to a target: a program that is started, and a process that runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from shadowgraph.errors import UsageError
+from shadowgraph.live.target import Target
+
+__all__ = ["attach", "launch"]
+
+
+def launch(command: Sequence[str]) -> Target:
+    """Start a program. It stands at its entry while users are being registered.
+
+    It begins a second after the last register(), or at once with resume() or wait().
+    """
+    if isinstance(command, str) or not command:
+        raise UsageError("launch() takes a list: the program and its arguments")
+    return Target(None, [os.fspath(word) for word in command])
+
+
+def attach(pid: int) -> Target:
+    """Attach to a process that runs."""
+    return Target(pid)
