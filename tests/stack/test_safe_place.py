@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 from shadowgraph.ops.borrowing import Verdict
 from shadowgraph.stack.safe_place import SafePlace
-from shadowgraph.target.stopping import StoppedProcess
+from shadowgraph.target.stopping import StoppedProcess, thread_state
 from tests.attach.conftest import built
 from tests.support.attached import KNOWN_MODULES, Running
+from tests.support.live import until
 
 
 @contextmanager
@@ -33,6 +34,7 @@ def test_threads_that_wait_for_something_are_safe_to_borrow() -> None:
 
 def test_a_thread_below_the_loader_is_not_and_it_is_told_where_that_returns_to() -> None:
     with Running([built("attach_loader"), "thread"]) as running:
+        until(lambda: thread_state(running.pid, running.pid) == "S")  # the other thread may be there sooner
         with verdicts(running) as found:
             assert found[running.pid].safe, "the first thread waits for the other one, and holds nothing"
             verdict = next(verdict for tid, verdict in found.items() if tid != running.pid)

@@ -11,7 +11,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.inject import Agent, find_agent, is_same_build, read_zones
 from shadowgraph.agent.kept import read_kept
-from shadowgraph.agent.registry import Registry, process_start
+from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.live.rows import user_row
 from shadowgraph.live.unused import leave_if_unused, leave_sharers
@@ -148,10 +148,7 @@ def _copy(memory: Memory, arena: int) -> Registry:
 
 def _described(registry: Registry, slot: int) -> dict[str, Any]:
     row = user_row(registry, slot)
-    start = process_start(row["controller"])
-    lives = start != 0 and start == int(registry.user(slot)["controller_start"])
-    command = process_command(row["controller"]) if lives else None
-    return {**row, "state": row["state"] if lives else "left behind", "command": command}
+    return {**row, "command": None if row["state"] == "left behind" else process_command(row["controller"])}
 
 
 def _end(pid: int, agent: Agent, user: str | None) -> Detached:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.registry import Registry, process_start
 
 __all__ = ["user_row"]
 
@@ -21,7 +21,11 @@ _KINDS = {
 def user_row(registry: Registry, slot: int) -> dict[str, Any]:
     """What there is to say of the user in a slot."""
     row = registry.user(slot)
-    state = "faulted" if registry.has_fault(slot) else "on" if registry.is_armed(slot) else "paused"
+    start = process_start(int(row["controller_pid"]))
+    if start == 0 or start != int(row["controller_start"]):
+        state = "left behind"  # its controller has died
+    else:
+        state = "faulted" if registry.has_fault(slot) else "on" if registry.is_armed(slot) else "paused"
     return {
         "slot": slot,
         "name": bytes(row["name"]).decode(errors="replace"),
