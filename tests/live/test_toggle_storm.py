@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -51,7 +52,7 @@ void on_exit(struct sg_call *call)
 """
 
 
-class _Part:
+class _Part(ABC):
     """A user that comes and goes, and what it must have seen while it was there."""
 
     def __init__(self, storm: Storm, target: live.Target) -> None:
@@ -63,11 +64,13 @@ class _Part:
         (self.go if self.is_on else self.come)()
         self.is_on = not self.is_on
 
+    @abstractmethod
     def come(self) -> None:
-        raise NotImplementedError
+        """Register."""
 
+    @abstractmethod
     def go(self) -> None:
-        raise NotImplementedError
+        """Unregister, and look at what was seen."""
 
 
 class _Counting(_Part):

@@ -406,7 +406,7 @@ class Target:
     def _unload(self, user: Ops) -> None:
         loaded, user.loaded = user.loaded, None
         if loaded is not None:
-            with self._borrowed(at_safe_place=bool(loaded.library)) as thread:
+            with self._borrowed(at_safe_place=bool(loaded.handle)) as thread:
                 unload(thread, loaded)
 
     @contextmanager

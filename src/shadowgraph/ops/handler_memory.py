@@ -23,13 +23,13 @@ _PRIVATE_ANONYMOUS = 0x02 | 0x20
 class LoadedHandlers:
     """Handlers in a process: ``entry`` and ``exit`` are addresses there, 0 for none.
 
-    ``size`` is that of what was mapped at ``base``; 0: the loader has it, by the handle ``library``.
+    ``size`` is that of what was mapped at ``base``; 0: the loader has it, by this ``handle``.
     """
 
-    def __init__(self, handlers: HandlerObject, bias: int, base: int, size: int, library: int = 0) -> None:
+    def __init__(self, handlers: HandlerObject, bias: int, base: int, size: int, handle: int = 0) -> None:
         self.entry = 0 if handlers.entry is None else handlers.entry + bias
         self.exit = 0 if handlers.exit is None else handlers.exit + bias
-        self.base, self.size, self.library = base, size, library
+        self.base, self.size, self.handle = base, size, handle
 
 
 def map_handlers(thread: RemoteThread, handlers: HandlerObject) -> LoadedHandlers:
@@ -73,5 +73,5 @@ def unload(thread: RemoteThread, loaded: LoadedHandlers) -> None:
     """Take handlers out of a process in which nobody runs them any more; one that a loader has needs a safe place."""
     if loaded.size:
         thread.system_call(_SYS_MUNMAP, loaded.base, loaded.size)
-    elif loaded.library:
-        Loader(thread).close(loaded.library)
+    elif loaded.handle:
+        Loader(thread).close(loaded.handle)
