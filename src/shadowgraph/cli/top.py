@@ -125,6 +125,8 @@ class _Table:
         said = [f"... and {count_of(len(found) - len(shown), 'more function')}"] if len(shown) < len(found) else []
         if len(called) < len(self._rows):
             said.append(f"{count_of(len(self._rows) - len(called), 'function')} without a call")
+        if not called:
+            said.append("(functions of a library are named so: -f 'LIBRARY!*')")
         write_totals(output, shown, self.sort, "\n".join(said))
 
 
