@@ -90,9 +90,8 @@ class Attachment:
 
     @property
     def wanted(self) -> int:
-        """How many functions will be hooked for tracing."""
-        new = sum(int(((request.flags & layout.FLAG_SILENT) == 0).sum()) for _, request in self.requests)
-        return new + sum(len(choice.numbers.keys()) for choice in self.chosen.choices.values() if choice.present)
+        """How many functions will be traced, those included that others have hooked already."""
+        return sum(len(choice.numbers) for choice in self.chosen.choices.values())
 
     def carry_out(self, judge: Judge) -> EnteredProcess:
         """Attach. If that fails, the process runs on as if nothing had been."""

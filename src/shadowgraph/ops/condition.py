@@ -29,11 +29,6 @@ class Condition:
         return cls(None if text is None else compile_predicate(text, round(ticks_per_second())))
 
     @property
-    def is_needed(self) -> bool:
-        """Whether there is any."""
-        return self.predicate is not None
-
-    @property
     def needs_exit(self) -> bool:
         """Whether only the exit can decide."""
         return self.predicate is not None and self.predicate.needs_exit
