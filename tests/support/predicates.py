@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import struct
 import subprocess
 import tempfile
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+import hypothesis
 
 from shadowgraph.agent import layout
 from shadowgraph.ops.predicates import Predicate
@@ -69,6 +72,17 @@ class Call:
     saved: list[int] = field(default_factory=lambda: [0xDEAD] * layout.PREDICATE_SAVED)
 
 
+def _mapped(address: int) -> bool:
+    """Whether this process has a byte at an address."""
+    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    try:
+        return address < 1 << 63 and len(os.pread(memory, 1, address)) == 1
+    except OSError:
+        return False
+    finally:
+        os.close(memory)
+
+
 class Memory:
     """Pages of memory with nothing around them: readable ones at ``base``, and as many behind a hole."""
 
@@ -93,7 +107,13 @@ class Memory:
         ctypes.memmove(address, data, len(data))
 
     def holds(self, address: int) -> bool:
-        """Whether there is a byte at an address."""
+        """Whether there is a byte at an address.
+
+        Other memory of this process is nobody's business: an example that happens to point there is put aside, as
+        what lies there may change between two looks.
+        """
+        if not self.start <= address < self.end and _mapped(address):
+            hypothesis.reject()
         return self.base <= address < self.base + self.size or self.behind <= address < self.behind + self.size
 
 
