@@ -10,7 +10,7 @@ import pytest
 from shadowgraph import live
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
-from tests.support.live import send
+from tests.support.live import send, until
 from tests.support.manners import program
 
 
@@ -43,6 +43,16 @@ def test_forked_children_are_counted_with_their_parent(children: int, capfd: pyt
     counts, output = counted([program("live_forks", "o2"), str(children)], ["step"], capfd)
     assert output.splitlines()[-1] == "OK"
     assert counts == told(output)
+
+
+def test_a_function_is_found_again_after_the_process_was_left_and_entered_anew() -> None:
+    with Running([program("live_values")]) as running, live.attach(running.pid) as target:
+        target.register(live.Counter(["gives_back"])).unregister()
+        other = target.register(live.Counter(["libc.so*!getenv"]))
+        again = target.register(live.Counter(["gives_back"]))
+        send(running, range(100))
+        until(lambda: again.counts() == {"live_values!gives_back": 100})
+        assert not any(other.counts().values())
 
 
 def test_a_program_that_loads_libraries_waits_for_nobody() -> None:

@@ -360,6 +360,7 @@ class Target:
     def _use(self, agent: Agent) -> None:
         self._agent = agent
         self._registry = Registry(agent.arena, agent.zones)
+        self._before = ChosenBefore()  # functions have other numbers in another arena
 
     def _unregister(self, user: User) -> None:
         if self._registry is None or user not in self._users:
