@@ -47,6 +47,7 @@ extern struct sg_kept sg_kept[SG_KEPT_LIMIT] SG_HIDDEN;
 SG_HIDDEN struct sg_thread *sg_thread_here(void);
 SG_HIDDEN void sg_threads_start(uint32_t *mark);
 SG_HIDDEN int sg_threads_locked(void);
+SG_HIDDEN uint32_t sg_threads_process(void);
 SG_HIDDEN uint64_t sg_thread_place(void);
 SG_HIDDEN void sg_thread_share(void);
 SG_HIDDEN struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid);
@@ -99,9 +100,17 @@ struct sg_predicate_input;
 SG_HIDDEN int sg_predicate_holds(const struct sg_predicate *predicate, const struct sg_predicate_input *input);
 
 /* areas.c */
-SG_HIDDEN int sg_area_begin(struct sg_frame *frame);
+SG_HIDDEN int sg_area_begin(struct sg_frame *frame, uint64_t epoch);
 SG_HIDDEN void *sg_area_take(struct sg_frame *frame, uint32_t user, uint64_t size);
 SG_HIDDEN void *sg_area_part(struct sg_frame *frame, uint32_t user);
+SG_HIDDEN void sg_area_hold(struct sg_frame *frame, uint32_t user, int on);
+SG_HIDDEN uint64_t sg_area_holding(const struct sg_frame *frame, uint64_t *epoch);
+
+/* instances.c */
+SG_HIDDEN uint64_t sg_instance_space(const struct sg_user *user);
+SG_HIDDEN void *sg_instance_take(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot);
+SG_HIDDEN void *sg_instance_of(struct sg_frame *frame, uint32_t slot);
+SG_HIDDEN void sg_instance_give_back(struct sg_frame *frame, uint32_t slot);
 
 /* handlers.c */
 SG_HIDDEN int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *its);
@@ -127,6 +136,7 @@ SG_HIDDEN int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *fram
 SG_HIDDEN void *sg_user_data(struct sg_frame *frame, uint32_t slot, int take);
 SG_HIDDEN void sg_see_vectors(uint64_t (*to)[2], const struct sg_user_call *call);
 SG_HIDDEN void sg_users_unwound(struct sg_thread *thread, const struct sg_frame *frame);
+SG_HIDDEN void sg_users_over(struct sg_thread *thread, struct sg_frame *frame);
 SG_HIDDEN void sg_users_missed(struct sg_thread *thread, uint64_t users);
 
 /* cells.c */

@@ -2,10 +2,10 @@
  * What users keep from the entry of a call to its exit: an area for each frame, of which each user gets a part (R12). It is
  * private memory, reserved for all frames at once and touched for those in use.
  *
- *     ┌──────┬────────────────────────┬─────────────────────────────────┐
+ *     ┌──────┬────────────────────────┬──────────────────────────────────┐
  *     │ used │ where each user's part │ the parts, in the order of entry │
- *     │      │ begins, 64 numbers     │                                 │
- *     └──────┴────────────────────────┴─────────────────────────────────┘
+ *     │      │ begins, 64 numbers     │                                  │
+ *     └──────┴────────────────────────┴──────────────────────────────────┘
  */
 #include "agent.h"
 
@@ -13,6 +13,8 @@
 #define ALIGNMENT 16
 
 struct area {
+    uint64_t epoch;   /* of the registry when the call was entered */
+    uint64_t holding; /* users of whose instances the call has one, or is about to take one (instances.c) */
     uint16_t used;
     uint16_t at[SG_USERS];
 };
@@ -39,11 +41,14 @@ static int make_areas(void)
 }
 
 /* A call begins: nobody has a part yet. 0 if there is no memory. */
-int sg_area_begin(struct sg_frame *frame)
+int sg_area_begin(struct sg_frame *frame, uint64_t epoch)
 {
     if (!areas && !make_areas())
         return 0;
-    area_of(frame)->used = (sizeof(struct area) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    struct area *area = area_of(frame);
+    area->used = (sizeof(struct area) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    area->holding = 0;
+    area->epoch = epoch;
     return 1;
 }
 
@@ -64,4 +69,23 @@ void *sg_area_part(struct sg_frame *frame, uint32_t user)
 {
     struct area *area = area_of(frame);
     return (char *)area + area->at[user];
+}
+
+/* Notes that a call has an instance of a user's, or has none any more: one instruction, for a signal handler may come. */
+void sg_area_hold(struct sg_frame *frame, uint32_t user, int on)
+{
+    struct area *area = area_of(frame);
+    if (on)
+        __asm__ volatile("orq %1, %0" : "+m"(area->holding) : "r"(1ull << user) : "memory", "cc");
+    else
+        __asm__ volatile("andq %1, %0" : "+m"(area->holding) : "r"(~(1ull << user)) : "memory", "cc");
+}
+
+/* The users of whose instances a call has one, and the epoch of its entry. */
+uint64_t sg_area_holding(const struct sg_frame *frame, uint64_t *epoch)
+{
+    if (!areas)
+        return 0;
+    *epoch = area_of(frame)->epoch;
+    return area_of(frame)->holding;
 }

@@ -87,7 +87,15 @@ static int any_awaited(uint32_t block)
     return 0;
 }
 
-static uint32_t find_free(void)
+/* Frees a block of which no frame is awaited any more. */
+static void give_back_left(struct sg_thread *thread, uint32_t block)
+{
+    for (uint32_t i = 1; sg_registry->with_instances && i < SG_BLOCK_FRAMES - 1; i++)
+        sg_users_over(thread, sg_block_frames(block) + i);
+    give_back(block);
+}
+
+static uint32_t find_free(struct sg_thread *thread)
 {
     uint32_t usable = sg_settings.frame_limit ? sg_settings.frame_limit / SG_BLOCK_FRAMES : SG_BLOCKS;
     if (usable > SG_BLOCKS)
@@ -95,7 +103,7 @@ static uint32_t find_free(void)
     for (uint32_t i = 0; i < usable; i++) {
         uint32_t block = search_at++ % usable;
         if (sg_blocks[block].owner == ORPHANED && !any_awaited(block))
-            give_back(block);
+            give_back_left(thread, block);
         if (!sg_blocks[block].owner)
             return block + 1;
     }
@@ -108,7 +116,7 @@ static uint32_t find_free(void)
  */
 uint32_t sg_block_take(struct sg_thread *thread, struct sg_frame *below)
 {
-    uint32_t found = find_free();
+    uint32_t found = find_free(thread);
     uint32_t chunk = found ? take_chunk(thread->index) : 0;
     if (!chunk)
         return 0;
@@ -132,8 +140,11 @@ void sg_blocks_reclaim(struct sg_thread *dead)
         next = sg_blocks[at - 1].next;
         for (uint32_t i = 1; i < SG_BLOCK_FRAMES - 1; i++) {
             struct sg_frame *frame = frames + i;
-            if (!sg_in_flight(frame->slot) || sg_is_sentinel(frame))
+            if (!sg_in_flight(frame->slot) || sg_is_sentinel(frame)) {
+                if (sg_registry->with_instances)
+                    sg_users_over(dead, frame); /* it has died while it noticed the call's end */
                 continue;
+            }
             if (awaited(frame) && !sg_on_own_stack(dead, frame->slot))
                 keep = 1;
             else

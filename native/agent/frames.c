@@ -62,6 +62,16 @@ static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t origi
     return users != 0;
 }
 
+/* A call ends by a tail call: its users have no exit. */
+static void end_by_tail(struct sg_thread *thread, struct sg_frame *frame, uint64_t now)
+{
+    if (frame->open->function & SG_OPEN_USERS)
+        sg_users_unwound(thread, frame);
+    if (sg_registry->with_instances)
+        sg_users_over(thread, frame);
+    sg_record_call(thread, frame, now, SG_KIND_TAIL);
+}
+
 static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame *newest)
 {
     /* The tick base may borrow from the depth: only the difference of the 16 bits says anything. */
@@ -99,7 +109,7 @@ static void enter_tail(struct sg_thread *thread, struct sg_user_call *call)
     if (!call->users)
         return;
     if (newest != owner && chain_length(owner, newest) >= TAIL_CHAIN) {
-        sg_record_call(thread, newest, sg_ticks(), SG_KIND_TAIL);
+        end_by_tail(thread, newest, sg_ticks());
         fill(thread, newest, 0, newest->target, call);
         return;
     }
@@ -128,11 +138,11 @@ static void give_back_slot(struct sg_thread *thread, uint64_t *slot)
         return;
     for (struct sg_frame *frame = sg_tail_of(owner), *next; frame && frame != owner; frame = next) {
         next = (struct sg_frame *)frame->target;
-        sg_record_call(thread, frame, now, SG_KIND_TAIL);
+        end_by_tail(thread, frame, now);
         frame->open->function = 0;
         sg_retire(thread, frame);
     }
-    sg_record_call(thread, owner, now, SG_KIND_TAIL);
+    end_by_tail(thread, owner, now);
     owner->open->function = 0;
     *slot = owner->original;
     sg_retire(thread, owner);

@@ -132,8 +132,10 @@ static uint64_t time_of(struct sg_user_call *call)
 int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *its)
 {
     const struct sg_user *user = &sg_registry->users[slot];
-    void *data = 0;
-    if (user->data_size && !(frame && (data = sg_user_data(frame, slot, 1)))) {
+    void *data = 0, *instance = 0;
+    int keeps = user->data_size || user->instances;
+    if (keeps && (!(frame && (data = sg_user_data(frame, slot, 1))) ||
+                  (user->instances && !(instance = sg_instance_take(thread, frame, slot))))) {
         sg_users_missed(thread, 1ull << slot);
         return 0;
     }
@@ -150,8 +152,10 @@ int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
         .result = 0,
         .result_high = 0,
         .return_address = frame ? sg_owner_of_slot(frame)->original : *its->slot,
-        .data = data,
+        .data = user->data_size ? data : 0,
         .data_size = user->data_size,
+        .instance = instance,
+        .instance_size = user->instance_size,
         .time = time_of(its),
         .duration = 0,
         .thread = thread->tid,
@@ -162,7 +166,10 @@ int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
     int wanted = enter(thread, slot, (uint64_t)its->slot, its->epoch, user->entry, &call);
     if (wanted < 0)
         sg_users_missed(thread, 1ull << slot);
-    return wanted > 0 && user->exit;
+    wanted = wanted > 0 && user->exit;
+    if (instance && !wanted)
+        sg_instance_give_back(frame, slot);
+    return wanted;
 }
 
 /* The exit side. */
@@ -179,6 +186,8 @@ void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t
         .return_address = sg_owner_of_slot(frame)->original,
         .data = user->data_size ? sg_user_data(frame, slot, 0) : 0,
         .data_size = user->data_size,
+        .instance = user->instances ? sg_instance_of(frame, slot) : 0,
+        .instance_size = user->instance_size,
         .time = now - sg_duration_of(frame, now),
         .duration = sg_duration_of(frame, now),
         .thread = thread->tid,

@@ -17,6 +17,8 @@ static int record_unwound(struct sg_thread *thread, struct sg_frame *frame)
         return 0;
     if (frame->open->function & SG_OPEN_USERS)
         sg_users_unwound(thread, frame);
+    if (sg_registry->with_instances)
+        sg_users_over(thread, frame);
     if (frame->open->function & ~SG_OPEN_MARKS)
         sg_record_call(thread, frame, sg_ticks(), SG_KIND_UNWOUND);
     frame->open->function = 0;

@@ -22,6 +22,12 @@ void sg_threads_start(uint32_t *mark)
     *mark = 1;
 }
 
+/* The process whose frames these are. */
+uint32_t sg_threads_process(void)
+{
+    return process;
+}
+
 /* Whether somebody is about to change the pool of blocks: asked while all threads stand still. */
 int sg_threads_locked(void)
 {

@@ -137,7 +137,7 @@ void *sg_user_data(struct sg_frame *frame, uint32_t slot, int take)
     const struct sg_user *user = &sg_registry->users[slot];
     if (user->exit_predicate)
         return (char *)sg_area_part(frame, slot) + SAVED_SIZE;
-    return take ? sg_area_take(frame, slot, user->data_size) : sg_area_part(frame, slot);
+    return take ? sg_area_take(frame, slot, sg_instance_space(user)) : sg_area_part(frame, slot);
 }
 
 /* The vector registers at the entry, wherever they are by now. */
@@ -160,7 +160,7 @@ static int entry_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
 {
     const struct sg_user *user = &sg_registry->users[slot];
     uint64_t saved[SG_PREDICATE_SAVED], *kept = saved, vectors[8][2];
-    if (user->exit_predicate && !(frame && (kept = sg_area_take(frame, slot, SAVED_SIZE + user->data_size)))) {
+    if (user->exit_predicate && !(frame && (kept = sg_area_take(frame, slot, SAVED_SIZE + sg_instance_space(user))))) {
         sg_users_missed(thread, 1ull << slot);
         return 0;
     }
@@ -312,7 +312,9 @@ uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, str
 {
     uint64_t asked = call->users & sg_registry->at_entry, wanted = call->users & ~asked & sg_registry->at_exit;
     uint64_t keeping = call->users & sg_registry->with_data;
-    if (keeping && !(frame && sg_area_begin(frame))) {
+    if (frame && sg_registry->with_instances)
+        sg_users_over(thread, frame); /* what the frame's last call was left with */
+    if (keeping && !(frame && sg_area_begin(frame, call->epoch))) {
         sg_users_missed(thread, keeping);
         asked &= ~keeping;
     }
@@ -376,6 +378,23 @@ void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64
         uint32_t slot = last_of(users);
         users &= ~(1ull << slot);
         leave_if_there(thread, frame, slot, now, registers);
+    }
+    if (sg_registry->with_instances)
+        sg_users_over(thread, frame);
+}
+
+/* A call is over, in whatever way: instances that it still has are given back to those of their users that have not gone. */
+void sg_users_over(struct sg_thread *thread, struct sg_frame *frame)
+{
+    uint64_t epoch;
+    for (uint64_t users = sg_area_holding(frame, &epoch); users; users &= users - 1) {
+        uint32_t slot = (uint32_t)__builtin_ctzll(users);
+        struct use use;
+        if (begin_use(thread, slot, 0 /* which says nothing of where this thread is */, epoch, &use))
+            sg_instance_give_back(frame, slot);
+        else
+            sg_area_hold(frame, slot, 0);
+        end_use(thread, &use);
     }
 }
 

@@ -48,6 +48,8 @@ struct sg_user {
     uint64_t registered_at;  /* ticks */
     uint64_t code, code_size; /* handler: where its code lies; 0: the loader knows */
     uint64_t events;         /* handler: place of its struct sg_event_ring in the pool, or 0 */
+    uint64_t instances_at;   /* handler: place of its struct sg_instances in the pool, or 0 */
+    uint32_t instances, instance_size; /* how many there are, of so many bytes each */
     char name[32];
     char filter[96];
 };
@@ -68,6 +70,21 @@ struct sg_user {
 #define SG_USER_VECTORS 1 /* flags: its handlers may use vector registers and floating point */
 #define SG_USER_SEES_VECTORS 2 /* they, or its condition, look at those of the program */
 #define SG_DATA_LIMIT 1024 /* bytes that a user may keep of a call */
+
+/*
+ * What is larger than that: instances, which the calls of all threads and processes share. A call has one from its entry to its
+ * end; if none is free, the user misses it (R14). In the pool: this head, then for each instance whose it is, 0 if nobody's
+ * (uint64_t: the process << 32 | the number of the call's frame + 1), then, from a multiple of SG_INSTANCE_STEP on, the
+ * instances, each at such a multiple. See native/agent/instances.c.
+ */
+struct sg_instances {
+    uint64_t full; /* ticks: when none was found free; 0: some may be */
+    uint64_t unused[7];
+};
+#define SG_INSTANCE_STEP 64
+#define SG_INSTANCE_LIMIT 65536      /* bytes of one, */
+#define SG_INSTANCES_LIMIT 65536     /* how many a user has, */
+#define SG_INSTANCES_SIZE 0x10000000 /* and their bytes together */
 
 /* Records on their way from handlers to Python: see native/agent/emitting.c. */
 struct sg_event_ring {
@@ -96,7 +113,8 @@ struct sg_registry {
     uint8_t order[SG_USERS]; /* slots in the order of registration, for controllers; the agent goes by the epochs */
     uint32_t next_function;  /* the first number that no function has yet */
     uint32_t next_cell;      /* the first cell number that no function has yet */
-    uint64_t reserved[4];
+    uint64_t with_instances; /* users whose calls have instances */
+    uint64_t reserved[3];
     struct sg_user users[SG_USERS];
 };
 
@@ -138,6 +156,6 @@ struct sg_losses {
     uint64_t unwound;  /* the call was left without returning: no exit */
 };
 
-#define SG_POOL_SIZE (16 << 20)
+#define SG_POOL_SIZE (512 << 20) /* memory is touched for what is given away */
 
 #endif

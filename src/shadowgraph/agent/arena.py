@@ -20,10 +20,13 @@ __all__ = ["Arena"]
 
 _SYS_FUTEX = 202
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of fallocate(2)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
+_fallocate = _libc.fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 
 
 class _TimeSpec(ctypes.Structure):
@@ -84,6 +87,12 @@ class Arena:
 
     def __del__(self) -> None:
         os.close(self.file)
+
+    def clear_pool(self, at: int, size: int) -> None:
+        """Set a part of the pool to zeros, and give its memory back."""
+        place = int(self.header["pool_at"]) + at
+        if _fallocate(self.file, _KEEP_SIZE | _PUNCH_HOLE, place, size) != 0:
+            self.pool[at : at + size] = 0
 
     def beat(self) -> None:
         """Tell waiting threads that we live."""

@@ -97,6 +97,10 @@ USER_LEFT = 0x40000000
 USER_VECTORS = 1
 USER_SEES_VECTORS = 2
 DATA_LIMIT = 1024
+INSTANCE_STEP = 64
+INSTANCE_LIMIT = 0x10000
+INSTANCES_LIMIT = 0x10000
+INSTANCES_SIZE = 0x10000000
 EVENT_READY = 0x8000000000000000
 EVENT_SKIP = 0x4000000000000000
 EVENT_HEAD = 24
@@ -116,7 +120,7 @@ CELL_SUM = 1
 CELL_MAXIMUM = 2
 CELL_BUCKETS = 4
 BUCKET_BITS = 3
-POOL_SIZE = 0x1000000
+POOL_SIZE = 0x20000000
 PREDICATE_EQ = 0
 PREDICATE_NE = 1
 PREDICATE_LT = 2
@@ -203,6 +207,9 @@ user_dtype = np.dtype(
             "code",
             "code_size",
             "events",
+            "instances_at",
+            "instances",
+            "instance_size",
             "name",
             "filter",
         ],
@@ -229,6 +236,9 @@ user_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
             "S32",
             "S96",
         ],
@@ -256,9 +266,21 @@ user_dtype = np.dtype(
             128,
             136,
             144,
-            176,
+            152,
+            156,
+            160,
+            192,
         ],
-        "itemsize": 272,
+        "itemsize": 288,
+    }
+)
+
+instances_dtype = np.dtype(
+    {
+        "names": ["full", "unused"],
+        "formats": ["<u8", ("<u8", (7,))],
+        "offsets": [0, 8],
+        "itemsize": 64,
     }
 )
 
@@ -289,6 +311,7 @@ registry_dtype = np.dtype(
             "order",
             "next_function",
             "next_cell",
+            "with_instances",
             "reserved",
             "users",
         ],
@@ -308,11 +331,12 @@ registry_dtype = np.dtype(
             ("<u1", (64,)),
             "<u4",
             "<u4",
-            ("<u8", (4,)),
+            "<u8",
+            ("<u8", (3,)),
             (user_dtype, (64,)),
         ],
-        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 696],
-        "itemsize": 18104,
+        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 672, 696],
+        "itemsize": 19128,
     }
 )
 

@@ -42,6 +42,7 @@ class UserRow:
     at_exit: bool = False
     shares_counter: bool = False
     with_data: bool = False
+    with_instances: bool = False
     is_conditional: bool = False
     fields: Mapping[str, int] = field(default_factory=dict)
 
@@ -105,7 +106,10 @@ class Registry:
         busy = int(np.bitwise_or.reduce(self.arena.threads["busy"][alive], initial=np.uint64(0)))
         for slot in left:
             if not busy >> slot & 1:
-                self._users[slot]["kind"] = layout.USER_FREE
+                row = self._users[slot]
+                if row["instances"]:
+                    self.arena.clear_pool(int(row["pool_at"]), int(row["pool_size"]))  # it is much memory
+                row["kind"] = layout.USER_FREE
 
     def _left(self) -> list[int]:
         left = (self._users["kind"] != layout.USER_FREE) & (self._users["flags"] & layout.USER_LEFT != 0)
@@ -214,6 +218,7 @@ class Registry:
         self._set_bit("at_exit", slot, user.at_exit)
         self._set_bit("counters", slot, user.shares_counter)
         self._set_bit("with_data", slot, user.with_data)
+        self._set_bit("with_instances", slot, user.with_instances)
         self._set_bit("conditional", slot, user.is_conditional)
         self._set_bit("live", slot, True)
         functions = self.arena.functions
@@ -303,7 +308,7 @@ class Registry:
         self.arena.functions["users"][numbers] &= keep
         self.arena.functions["callers"][numbers] &= keep
         self._lead(numbers)
-        for mask in ("live", "at_entry", "at_exit", "counters", "with_data", "conditional"):
+        for mask in ("live", "at_entry", "at_exit", "counters", "with_data", "with_instances", "conditional"):
             self._set_bit(mask, slot, False)
 
     def _free_slot(self) -> int:

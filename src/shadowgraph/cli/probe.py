@@ -37,6 +37,8 @@ _OWN_FIELDS = {"time", "thread", "function"}
 @click.option("--entry", metavar="NAME", help="The handler of entries (default: on_entry, if there is one).")
 @click.option("--exit", metavar="NAME", help="The handler of exits (default: on_exit, if there is one).")
 @click.option("--data-size", type=click.IntRange(0), default=0, help="Bytes to keep from a call's entry to its exit.")
+@click.option("--instances", type=click.IntRange(0), default=0, help="How many pieces of memory calls share, one each.")
+@click.option("--instance-size", type=click.IntRange(0), default=0, help="Bytes of each of them, 65,536 at most.")
 @click.option("--when", metavar="PREDICATE", help="Only calls for which this holds: 'arg(0) == 1'.")
 @click.option(
     "--event", metavar="FIELDS", default="", help=f"What a record that is emitted has: 'fd:i4,size:u8'. {_TYPES}."
@@ -84,7 +86,8 @@ def _ops(options: dict[str, Any]) -> Ops:
     if options["when"] is not None:
         check_predicate(options["when"], "--when")
     fields = _fields(options["event"])
-    given = {"data_size": options["data_size"], "when": options["when"], "events": fields, "name": "probe"}
+    given = {name: options[name] for name in ("data_size", "instances", "instance_size", "when")}
+    given |= {"events": fields, "name": "probe"}
     if options["library"] is not None:
         content = _read(Path(options["library"]))
         entry, leave = _handlers(options, [name for name in _USUAL_NAMES if b"\0%b\0" % name.encode() in content])

@@ -13,6 +13,7 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live.events import EventRing, event_dtype
+from shadowgraph.live.instances import InstancePool
 from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.handler_object import HandlerObject
@@ -31,9 +32,10 @@ class Ops(User):
     ``source`` is C that the system's compiler compiles (``file``: where it comes from, for messages and for what it
     includes), or ``path`` a shared object that has been compiled already;
     ``entry`` and ``exit`` name the handlers, one of which may be left out. ``data_size`` bytes (1,024 at most) are the
-    handlers' own from the entry of a call to its exit. ``events`` describes the records that they emit
-    (:func:`numpy.dtype`), for :meth:`events`. Handlers from source that need no floating point are compiled without
-    vector registers, which makes calling them cheaper.
+    handlers' own from the entry of a call to its exit. What is larger comes from a pool: of ``instances`` pieces of
+    ``instance_size`` bytes (65,536 at most) each call has one while it lasts, and is missed if none is free.
+    ``events`` describes the records that they emit (:func:`numpy.dtype`), for :meth:`events`. Handlers from source that
+    need no floating point are compiled without vector registers, which makes calling them cheaper.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class Ops(User):
         entry: str = "",
         exit: str = "",
         data_size: int = 0,
+        instance_size: int = 0,
+        instances: int = 0,
         events: object = None,
         when: str | None = None,
         name: str = "",
@@ -58,6 +62,7 @@ class Ops(User):
                 f"data_size: a user keeps at most {layout.DATA_LIMIT:,} bytes of a call, not {data_size:,}"
             )
         self.data_size = data_size
+        self.instances = InstancePool(instances, instance_size)
         self._dtype = event_dtype(events) if events is not None else None
         self._vectors = True
         if source is not None:
@@ -85,8 +90,11 @@ class Ops(User):
     # --- its place ---
 
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
-        """The ring of its events."""
-        return EventRing.space(_EVENT_BYTES) if self._dtype is not None else 0
+        """The ring of its events, and its instances."""
+        return self._ring_space() + self.instances.space
+
+    def _ring_space(self) -> int:
+        return -(-EventRing.space(_EVENT_BYTES) // 64) * 64 if self._dtype is not None else 0
 
     def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
         """The handlers' addresses, and what they ask for."""
@@ -103,13 +111,17 @@ class Ops(User):
             self._ring = EventRing(registry.arena, at, _EVENT_BYTES)
             self._ring.begin()
             fields["events"] = at
+        if self.instances.count:
+            fields |= self.instances.begin(registry.arena, at + self._ring_space())
+        keeps = self.data_size > 0 or self.instances.count > 0
         return UserRow(
             layout.USER_HANDLER,
             self.name,
             self.selection.text,
-            at_entry=bool(self.loaded.entry) or self.data_size > 0 or self.when is not None,
-            at_exit=bool(self.loaded.exit),
-            with_data=self.data_size > 0,
+            at_entry=bool(self.loaded.entry) or keeps or self.when is not None,
+            at_exit=bool(self.loaded.exit) or self.instances.count > 0,  # those need a frame
+            with_data=keeps,
+            with_instances=self.instances.count > 0,
             fields=fields,
         )
 

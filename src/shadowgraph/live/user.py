@@ -160,6 +160,11 @@ class User(ABC):
         """Calls that its condition has left out."""
         return self._lost("filtered")
 
+    @property
+    def unwound(self) -> int:
+        """Calls of its own that were left without returning, and so have no exit."""
+        return self._lost("unwound")
+
     def _lost(self, what: str) -> int:
         losses = self._losses if self._place is None else self._place.losses()
         return losses.get(what, 0)

@@ -6,7 +6,10 @@ their entries, and its pages of cells are kept from the next thread that needs o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.entries import RECORDER_SLOT
@@ -30,9 +33,23 @@ def reap(registry: Registry, pid: int) -> None:
     living = np.flatnonzero(threads["state"] == layout.THREAD_LIVE)
     used = np.flatnonzero(pages["state"] == layout.PAGE_USED)
     owners, users = threads["pid"][living], pages["pid"][used]
-    ended = [one for one in np.union1d(owners, users).tolist() if not runs(one)]
+    holders = list(_holders(registry))
+    of_instances = [words[words != 0] >> np.uint64(32) for words in holders]
+    ended = [one for one in np.unique(np.concatenate([owners, users, *of_instances])).tolist() if not runs(int(one))]
     if not ended:
         return
     pages["state"][used[np.isin(users, ended)]] = layout.PAGE_ORPHAN
+    for words in holders:
+        words[(words != 0) & np.isin(words >> np.uint64(32), np.array(ended, np.uint64))] = 0
     if RECORDER_SLOT not in registry.slots() or not registry.has_recorder_slot:
         threads["state"][living[np.isin(owners, ended)]] = layout.THREAD_FREE
+
+
+def _holders(registry: Registry) -> Iterator[npt.NDArray[np.uint64]]:
+    """For each user with instances the words that say whose they are (struct sg_instances)."""
+    users = registry.arena.registry["users"]
+    for slot in registry.slots():
+        row = users[slot]
+        if int(row["kind"]) == layout.USER_HANDLER and row["instances"]:
+            at = int(row["instances_at"]) + layout.instances_dtype.itemsize
+            yield registry.arena.pool[at : at + 8 * int(row["instances"])].view(np.uint64)

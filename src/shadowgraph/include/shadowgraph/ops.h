@@ -42,6 +42,9 @@ struct sg_call {
     uint32_t thread, process;
     int (*emit)(struct sg_call *call, const void *record, uint64_t size);
     uint64_t user;                 /* the agent's own */
+    void *instance;                /* instance_size bytes of this user and this call, as the last call to have had them left
+                                      them, zeros at first; 0 if it asked for none */
+    uint64_t instance_size;
 };
 
 /* The n-th integer or pointer argument, counted from 0 (entry). */
