@@ -164,4 +164,5 @@ class Recorder(User):
         self._drain = self._spool = self._trace = None
         from shadowgraph.trace.convert import convert
 
-        convert(trace.folder)
+        written = convert(trace.folder)
+        self._losses |= {name: int(written[name]) for name in ("missed", "filtered")}
