@@ -44,6 +44,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("call_cost", "What a call costs the program", ("--runs", "1", "--rounds", "6")),
+    Benchmark("path_parts", "What parts of a traced call cost", ("--runs", "2", "--rounds", "12")),
     Benchmark("users_cost", "What users cost, and their coming and going", ("--rounds", "4", "--times", "6")),
     Benchmark("layouts", "Three layouts of what a call keeps for its users", ("--rounds", "4")),
     Benchmark("predicate_cost", "What it costs to ask whether a call matters"),

@@ -23,6 +23,7 @@ __all__ = [
     "build_flood",
     "build_layouts",
     "build_many",
+    "build_parts",
     "build_predicates",
     "build_served",
     "build_thousand",
@@ -124,6 +125,18 @@ def build_layouts() -> Path:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     program = OUTPUT / "layouts"
     _run([*_compiler(None), *_COMMON, "layouts.c", "layouts_paths.S"], program)
+    return program
+
+
+def build_parts(name: str, *defines: str) -> Path:
+    """Build `parts` with some parts of the entry and return path; with AGENT with the agent's own."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    agent = ROOT / "native" / "agent"
+    paths = [str(agent / "paths.S")] if "AGENT" in defines else []
+    includes = [f"-I{ROOT / 'native' / 'include'}", f"-I{agent}", *(f"-D{define}" for define in defines)]
+    program = OUTPUT / f"parts-{name}"
+    options = ["-std=gnu11", "-Wall", "-Wextra", "-O2", "-no-pie", *includes]
+    _run([*_compiler(None), *options, "parts.c", "parts.S", "floor.S", *paths, str(agent / "sites.S")], program)
     return program
 
 
