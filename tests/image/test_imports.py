@@ -7,6 +7,8 @@ import re
 import pytest
 
 from shadowgraph.image import SlotKind, lookup_dynamic, open_image, read_imports
+from shadowgraph.image.hashed_names import read_hashed_names
+from shadowgraph.image.symbols import DT_GNU_HASH, SHN_UNDEF, dynamic_symbols
 from tests.support.elf_files import compile_text, installed, run
 
 PROGRAM = """
@@ -103,3 +105,19 @@ def test_the_default_version_is_preferred():
     image = open_image(path)
     for name in ("memcpy", "dlopen", "pthread_cond_wait", "realpath", "fopen", "posix_spawn"):
         assert lookup_dynamic(image, name) == defaults[name]
+
+
+@pytest.mark.parametrize("library", ["/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"])
+def test_the_hash_table_finds_what_a_look_at_every_name_finds(library):
+    image = open_image(installed(library))
+    symbols = dynamic_symbols(image)
+    hashed = read_hashed_names(image, image.dynamic_value(DT_GNU_HASH), len(symbols))
+    exported = symbols.rows["section"] != SHN_UNDEF
+    by_name = {}
+    for row, name in enumerate(symbols.raw_names(range(len(symbols)))):
+        if exported[row] and name:
+            by_name.setdefault(name, []).append(row)
+    assert len(by_name) > 1000
+    for name, rows in by_name.items():
+        assert [row for row in hashed.rows(name) if symbols.raw_name(row) == name] == rows
+        assert symbols.raw_name(rows[0]) not in [symbols.raw_name(row) for row in hashed.rows(name + b"_")]

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image import elf
 from shadowgraph.image.elf import Bytes, DamagedFile
+from shadowgraph.image.hashed_names import HashedNames, read_hashed_names
 from shadowgraph.image.image import Image
 from shadowgraph.image.relocations import read_relocations
 from shadowgraph.image.symbols import (
+    DT_GNU_HASH,
     SHN_UNDEF,
     STB_LOCAL,
     STB_WEAK,
     STT_FUNC,
     STT_GNU_IFUNC,
     STT_NOTYPE,
+    SymbolTable,
     dynamic_symbols,
 )
 
@@ -27,6 +31,8 @@ __all__ = ["Import", "SlotKind", "lookup_dynamic", "read_imports"]
 DT_VERSYM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT = 1, 6, 7
 VERSION_HIDDEN = 0x8000
+
+_HASHED: WeakKeyDictionary[Image, HashedNames | None] = WeakKeyDictionary()
 
 
 class SlotKind(Enum):
@@ -88,12 +94,24 @@ def lookup_dynamic(image: Image, name: str) -> int | None:
     symbols = dynamic_symbols(image)
     if symbols is None:
         return None
-    rows = symbols.find_name(name.encode("utf-8", "surrogateescape"))
-    rows = rows[(symbols.rows["section"][rows] != SHN_UNDEF) & (symbols.binding[rows] != STB_LOCAL)]
-    if not len(rows):
-        return None
-    hidden = (_version_numbers(image, len(symbols))[rows] & VERSION_HIDDEN) != 0
-    return int(symbols.rows["value"][rows[np.argmin(hidden)]])
+    found = [
+        row
+        for row in _rows_named(image, symbols, name.encode("utf-8", "surrogateescape"))
+        if int(symbols.rows["section"][row]) != SHN_UNDEF and int(symbols.rows["info"][row]) >> 4 != STB_LOCAL
+    ]
+    if len(found) > 1:
+        versions = _version_numbers(image, len(symbols))
+        found.sort(key=lambda row: bool(int(versions[row]) & VERSION_HIDDEN))
+    return int(symbols.rows["value"][found[0]]) if found else None
+
+
+def _rows_named(image: Image, symbols: SymbolTable, name: bytes) -> list[int]:
+    if image not in _HASHED:
+        _HASHED[image] = read_hashed_names(image, image.dynamic_value(DT_GNU_HASH), len(symbols))
+    hashed = _HASHED[image]
+    if hashed is None:
+        return [int(row) for row in symbols.find_name(name)]
+    return [row for row in hashed.rows(name) if symbols.raw_name(row) == name]
 
 
 def _version_numbers(image: Image, count: int) -> npt.NDArray[np.uint16]:
