@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from shadowgraph.errors import UsageError
-from shadowgraph.image import image_from_bytes, open_image
+from shadowgraph.image import image_from_bytes, lookup_dynamic, open_image
+from shadowgraph.target.modules import read_modules
 from tests.support.elf_files import compile_text, copy_of, installed, run
 
 HELLO = """
@@ -182,3 +184,13 @@ def test_bytes_in_memory_are_an_image_too():
     assert image.needed == ["libc.so.6"]
     with pytest.raises(UsageError, match=r"\[cut\] is damaged"):
         image_from_bytes(compile_text(HELLO).read_bytes()[:100], "[cut]")
+
+
+@pytest.mark.parametrize("first", [0, 0x10000])
+def test_where_a_library_lies_is_told_by_where_its_first_byte_is_mapped(first):
+    path = compile_text(LIBRARY, f"-shared -fPIC -Wl,-Ttext-segment={first:#x}")
+    image = open_image(path)
+    library = ctypes.CDLL(str(path))
+    loaded = next(module for module in read_modules(os.getpid()) if module.path == str(path))
+    function = ctypes.cast(library.twice, ctypes.c_void_p).value
+    assert image.bias(loaded.base) + lookup_dynamic(image, "twice") == function

@@ -34,7 +34,7 @@ class Loader:
                 for name in ("dlopen", "__libc_dlopen_mode", "dlclose", "__libc_dlclose", "dlerror"):
                     address = lookup_dynamic(image, name)
                     if address is not None:
-                        self._functions.setdefault(name, module.base + address)
+                        self._functions.setdefault(name, image.bias(module.base) + address)
         if not {"dlopen", "__libc_dlopen_mode"} & self._functions.keys():
             raise StartError(
                 f"process {thread.memory.pid}: found no C library with dlopen in it; "

@@ -25,6 +25,7 @@ DF_1_PIE = 0x08000000
 NT_GNU_BUILD_ID = 3
 # User addresses have 47 bits (56 with five page-table levels, which nothing is linked for).
 ADDRESS_LIMIT = 1 << 47
+_PAGE = 4096
 PLT_SECTION_NAMES = frozenset({".plt", ".plt.got", ".plt.sec", ".plt.bnd", ".iplt"})
 
 _MACHINES = {
@@ -109,6 +110,12 @@ class Image:
 
     def __repr__(self) -> str:
         return f"<Image {self.path}>"
+
+    def bias(self, base: int) -> int:
+        """What to add to an image address where the file's offset 0 is mapped at ``base``."""
+        # The linker may leave the headers out of the first segment (-n): it begins later in the file's first page.
+        first = min(part.address - part.file_offset for part in self.segments if part.file_offset < _PAGE)
+        return base - first
 
     # --- bytes by address ---
 

@@ -25,7 +25,6 @@ from shadowgraph.ops.module_cache import Identity, ModuleCache, identify
 from shadowgraph.ops.selection import without_parameters
 from shadowgraph.patch import ModulePlan
 from shadowgraph.patch.stored_plan import plan_columns, plan_from
-from shadowgraph.target.memory import PAGE
 from shadowgraph.target.modules import Module
 
 if TYPE_CHECKING:
@@ -147,9 +146,7 @@ class KnownModule:
 
     def bias(self, module: Module) -> int:
         """What to add to an image address for this loading of the module."""
-        # The linker may leave the headers out of the first segment (-n): it begins later in the file's first page.
-        first = min(part.address - part.file_offset for part in self.image.segments if part.file_offset < PAGE)
-        return module.base - first
+        return self.image.bias(module.base)
 
 
 class KnownModules:
