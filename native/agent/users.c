@@ -55,11 +55,10 @@ static void count_filtered(struct sg_thread *thread, uint32_t slot)
         thread->shared->filtered++;
 }
 
-static uint64_t first_cell(const struct sg_user *user, const struct sg_function *function, uint64_t cells)
+static uint64_t first_cell(const struct sg_user *user, const struct sg_function *function)
 {
-    const uint32_t *ranks = (const uint32_t *)(sg_pool + user->ranks);
-    uint32_t rank = function->cell < user->rank_count ? ranks[function->cell] : 0;
-    return rank ? user->first_cell + (rank - 1) * cells : 0;
+    const uint32_t *table = (const uint32_t *)(sg_pool + __atomic_load_n(&user->cell_table, __ATOMIC_ACQUIRE));
+    return function->cell < table[0] ? table[function->cell] : 0;
 }
 
 static void add_maximum(uint64_t *cell, uint64_t value)
@@ -83,7 +82,7 @@ static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_f
 {
     const struct sg_user *user = &sg_registry->users[slot];
     int histogram = user->kind == SG_USER_HISTOGRAM, has_sign = user->value != SG_VALUE_DURATION;
-    uint64_t first = first_cell(user, function, !histogram ? SG_TOTALS_CELLS : has_sign ? 2 * SG_HISTOGRAM_CELLS : SG_HISTOGRAM_CELLS);
+    uint64_t first = first_cell(user, function);
     int negative = has_sign && (int64_t)value < 0;
     if (histogram && negative) {
         first += first ? SG_HISTOGRAM_CELLS : 0;
@@ -117,7 +116,7 @@ uint64_t sg_users_count(struct sg_thread *thread, const struct sg_function *func
 
 static void add_call(struct sg_thread *thread, uint32_t slot, const struct sg_function *function)
 {
-    uint64_t first = first_cell(&sg_registry->users[slot], function, 1);
+    uint64_t first = first_cell(&sg_registry->users[slot], function);
     uint64_t *cell = first ? sg_cell(thread, first) : 0;
     if (cell)
         ADD_TO(cell, 1);

@@ -100,7 +100,7 @@ def test_who_finds_no_room_for_its_data_misses_the_call_and_nobody_else_does(run
 def test_recursion_deeper_than_there_are_frames_is_missed_and_counted(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shadowgraph.live.target.Settings", lambda: Settings(frame_limit=1024))
+    monkeypatch.setattr("shadowgraph.live.hooking.Settings", lambda: Settings(frame_limit=1024))
     with live.attach(running.pid) as target:
         users = on(target, [0, 8, 256])
         totals = target.register(live.Totals(["down"]))

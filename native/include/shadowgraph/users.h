@@ -38,10 +38,13 @@ struct sg_user {
     uint64_t entry, exit;    /* handler: addresses in the process, or 0 */
     uint64_t entry_predicate, exit_predicate; /* places in the pool, or 0 */
     uint64_t first_cell, cell_count; /* counter, totals, histogram: its cells */
-    uint64_t ranks;          /* place in the pool: uint32_t[] by the cell of a function; 0 there: none of its functions */
-    uint32_t rank_count;
-    uint32_t pool_size;      /* bytes of the pool that belong to it, from pool_at */
-    uint64_t pool_at;
+    /*
+     * Place in the pool: uint32_t[], the first of its own cells for a function, by the function's cell; 0: it has none. The first
+     * word says how many words there are. A user that goes over to other functions gets another table, with more.
+     */
+    uint64_t cell_table;
+    uint64_t pool_at, pool_size; /* its part of the pool */
+    uint64_t parts;          /* place in the pool of its newest struct sg_user_part, or 0 */
     uint32_t flags;
     uint32_t fault;          /* the signal that its handler has died of, or 0 */
     uint64_t fault_address;
@@ -66,6 +69,14 @@ struct sg_user {
  * cells and its part of the pool are nobody else's until there is none.
  */
 #define SG_USER_LEFT 0x40000000u
+
+/* What a user has been given after its registration: cells, and this place in the pool, with a table of cells behind it. */
+struct sg_user_part {
+    uint64_t next; /* the one before, or 0 */
+    uint64_t pool_at, pool_size;
+    uint64_t first_cell, cell_count;
+    uint64_t reserved[3];
+};
 
 #define SG_USER_VECTORS 1 /* flags: its handlers may use vector registers and floating point */
 #define SG_USER_SEES_VECTORS 2 /* they, or its condition, look at those of the program */

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import threading
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ class Arena:
 
     def __init__(self, file: int) -> None:
         self.file = file
+        self.mutex = threading.RLock()  # of those threads of ours that change the registry
         status = os.fstat(file)
         self.inode = status.st_ino
         try:

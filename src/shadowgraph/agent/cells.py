@@ -5,7 +5,7 @@ Their layout is that of native/include/shadowgraph/users.h.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ class Cells:
         """The number of the first of so many cells (whole pages) that belong to no user."""
         size = layout.PAGE_CELLS
         taken = [(0, layout.COUNTER_CELLS)]
-        taken += [(int(user["first_cell"]), int(user["cell_count"])) for user in self._users() if user["first_cell"]]
+        taken += [(int(row["first_cell"]), int(row["cell_count"])) for row in self._holders() if row["first_cell"]]
         pages = [(first // size, -(-(first + length) // size)) for first, length in taken]
         page = _first_gap(pages, -(-count // size), layout.PAGE_NUMBERS)
         if page is None:
@@ -81,16 +81,48 @@ class Cells:
     def find_pool(self, size: int) -> int:
         """A place in the pool for so many bytes."""
         taken = [(0, 64)]  # place 0 means none
-        taken += [(int(user["pool_at"]), int(user["pool_at"] + user["pool_size"])) for user in self._users()]
+        taken += [(int(row["pool_at"]), int(row["pool_at"] + row["pool_size"])) for row in self._holders()]
         at = _first_gap(taken, (size + 63) // 64 * 64, layout.POOL_SIZE, 64)
         if at is None:
             raise StartError("there is no room left for what users keep in the process; end some of them first")
         return at
 
-    def _users(self) -> Iterable[np.void]:
+    def add_part(self, user: np.void, table: npt.NDArray[np.uint32], first_cell: int, cell_count: int) -> None:
+        """Give a user more cells, and another table that says which of them are whose (struct sg_user).
+
+        ``table`` has all that the former one has: threads go on with that until they look again.
+        """
+        head = layout.user_part_dtype.itemsize
+        at = self.find_pool(head + table.nbytes)
+        part = self._part(at)
+        part["next"], part["pool_at"], part["pool_size"] = user["parts"], at, head + table.nbytes
+        part["first_cell"], part["cell_count"] = first_cell, cell_count
+        self.arena.pool[at + head : at + head + table.nbytes] = table.view(np.uint8)
+        user["parts"] = at  # from here on it is the user's
+        user["cell_table"] = at + head
+
+    def drop_former_tables(self, user: np.void) -> None:
+        """Give back the tables of all parts but the newest. No thread is doing anything for the user."""
+        for part in list(self._parts(user))[1:]:
+            part["pool_size"] = layout.user_part_dtype.itemsize
+
+    def _part(self, at: int) -> np.void:
+        part: np.void = self.arena.pool[at : at + layout.user_part_dtype.itemsize].view(layout.user_part_dtype)[0]
+        return part
+
+    def _parts(self, user: np.void) -> Iterator[np.void]:
+        at = int(user["parts"])
+        while at:
+            part = self._part(at)
+            yield part
+            at = int(part["next"])
+
+    def _holders(self) -> Iterator[np.void]:
+        """Rows that hold cells and a place in the pool: those of users, and of what these were given since."""
         users = self.arena.registry["users"]
-        found: Iterable[np.void] = users[users["kind"] != layout.USER_FREE]
-        return found
+        for user in users[users["kind"] != layout.USER_FREE]:
+            yield user
+            yield from self._parts(user)
 
 
 def _first_gap(taken: list[tuple[int, int]], length: int, end: int, step: int = 1) -> int | None:

@@ -196,10 +196,10 @@ user_dtype = np.dtype(
             "exit_predicate",
             "first_cell",
             "cell_count",
-            "ranks",
-            "rank_count",
-            "pool_size",
+            "cell_table",
             "pool_at",
+            "pool_size",
+            "parts",
             "flags",
             "fault",
             "fault_address",
@@ -226,8 +226,8 @@ user_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
-            "<u4",
-            "<u4",
+            "<u8",
+            "<u8",
             "<u8",
             "<u4",
             "<u4",
@@ -256,22 +256,31 @@ user_dtype = np.dtype(
             64,
             72,
             80,
-            84,
             88,
             96,
-            100,
             104,
+            108,
             112,
             120,
             128,
             136,
             144,
             152,
-            156,
             160,
-            192,
+            164,
+            168,
+            200,
         ],
-        "itemsize": 288,
+        "itemsize": 296,
+    }
+)
+
+user_part_dtype = np.dtype(
+    {
+        "names": ["next", "pool_at", "pool_size", "first_cell", "cell_count", "reserved"],
+        "formats": ["<u8", "<u8", "<u8", "<u8", "<u8", ("<u8", (3,))],
+        "offsets": [0, 8, 16, 24, 32, 40],
+        "itemsize": 64,
     }
 )
 
@@ -336,7 +345,7 @@ registry_dtype = np.dtype(
             (user_dtype, (64,)),
         ],
         "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 672, 696],
-        "itemsize": 19128,
+        "itemsize": 19640,
     }
 )
 

@@ -78,15 +78,19 @@ class Registry:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who changes it; first, what dead controllers have left is swept."""
-        fcntl.flock(self.arena.file, fcntl.LOCK_EX)
-        try:
-            self._sweep()
-            if len(self._left()) >= _MANY_LEFT:
-                self.settle()
-            yield
-        finally:
-            fcntl.flock(self.arena.file, fcntl.LOCK_UN)
+        """Be the only one who changes it; first, what dead controllers have left is swept.
+
+        The lock on the file is that of an opening (flock(2)): threads of one controller need another one.
+        """
+        with self.arena.mutex:
+            fcntl.flock(self.arena.file, fcntl.LOCK_EX)
+            try:
+                self._sweep()
+                if len(self._left()) >= _MANY_LEFT:
+                    self.settle()
+                yield
+            finally:
+                fcntl.flock(self.arena.file, fcntl.LOCK_UN)
 
     def _sweep(self) -> None:
         left = self._users["flags"] & layout.USER_LEFT != 0
@@ -115,6 +119,12 @@ class Registry:
         left = (self._users["kind"] != layout.USER_FREE) & (self._users["flags"] & layout.USER_LEFT != 0)
         found: list[int] = np.flatnonzero(left).tolist()
         return found
+
+    def is_busy(self, slot: int) -> bool:
+        """Whether a thread may be doing something for a user that it has begun before. Called with the lock held."""
+        order_all_threads()
+        alive = self.arena.threads["state"] == layout.THREAD_LIVE
+        return bool((self.arena.threads["busy"][alive] >> np.uint64(slot) & np.uint64(1)).any())
 
     # --- who is there ---
 
@@ -271,10 +281,19 @@ class Registry:
         at, size = int(row["pool_at"]), min(int(row["pool_size"]), counts.nbytes)
         self.arena.pool[at : at + size] = counts.view(np.uint8)[:size]
 
-    def replace_functions(self, slot: int, numbers: _Numbers, callers: _Numbers | None = None) -> None:
+    def are_counted(self, numbers: _Numbers, *, but: int) -> bool:
+        """Whether other counters than the one in this slot add to the shared cells of any of these functions."""
+        counting = int(self._row["armed"]) & int(self._row["counters"]) & ~(1 << but)
+        masks = self.arena.functions["users"][numbers, int(self._row["side"]) & 1]
+        return bool((masks & np.uint64(counting)).any())
+
+    def replace_functions(
+        self, slot: int, numbers: _Numbers, callers: _Numbers | None = None, text: str | None = None
+    ) -> None:
         """Exchange the functions of a user, for all of them at one moment. Called with the lock held.
 
         Where only the callers change of whom it wants the calls of a function, they do so right after that moment.
+        ``text`` is what its filter is called from then on.
         """
         functions, bit = self.arena.functions, np.uint64(1 << slot)
         former = self.functions_of(slot)
@@ -291,6 +310,8 @@ class Registry:
         functions["callers"][np.setdiff1d(both, wanted)] &= ~bit
         functions["callers"][wanted] |= bit
         self._lead(both)
+        if text is not None:
+            self._users[slot]["filter"] = text.encode()[:95]
 
     def _remove(self, slot: int) -> None:
         self._take_off(slot)
@@ -303,7 +324,9 @@ class Registry:
 
     def _take_off(self, slot: int) -> None:
         self._set_bit("armed", slot, False)
-        numbers = self.functions_of(slot)
+        # On either side: a controller that has been killed in the middle of an exchange leaves them different.
+        masks = self._functions["users"]
+        numbers = np.flatnonzero((masks[:, 0] | masks[:, 1]) >> np.uint64(slot) & np.uint64(1))
         keep = ~np.uint64(1 << slot)
         self.arena.functions["users"][numbers] &= keep
         self.arena.functions["callers"][numbers] &= keep

@@ -13,9 +13,12 @@ __all__ = ["ChosenBefore", "Found"]
 
 @dataclass(frozen=True)
 class Found:
-    """Functions that are hooked: what was chosen, their labels by number, and which count from the executable alone."""
+    """Functions that are hooked: what was chosen, their labels by number, and which count from the executable alone.
 
-    chosen: Chosen
+    What was chosen is not known where somebody else has hooked them for us.
+    """
+
+    chosen: Chosen | None
     labels: dict[int, str]
     callers: set[int]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,11 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.live.own_cells import OwnCells
-from shadowgraph.live.user import Numbers, Place, User
+from shadowgraph.live.shared_cells import SharedCells
+from shadowgraph.live.user import Numbers, Place, Readings, User
+
+if TYPE_CHECKING:
+    from shadowgraph.live.chosen_before import Found
 
 __all__ = ["Counter"]
 
@@ -29,9 +34,8 @@ class Counter(User):
     def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
         super().__init__(functions, when=when, name=name)
         self._own = OwnCells(1)
-        self._before: _Counts = np.zeros(0, np.int64)
+        self._shared = SharedCells()
         self._kept: dict[str, int] = {}
-        self._paused_at: _Counts | None = None
 
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
         """Room for the last reading; with a condition, the table of its own cells."""
@@ -43,27 +47,46 @@ class Counter(User):
         if self.when is not None:
             fields = self._own.fields(registry, cells, numbers, at)
             return UserRow(layout.USER_COUNTER, self.name, self.selection.text, at_entry=True, fields=fields)
-        self._before = _read(registry, cells, numbers)
+        self._shared.begin(numbers, _read(registry, cells, numbers))
         return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True)
 
+    def make_room(self, place: Place, found: Found) -> None:
+        """The same for other functions."""
+        numbers = np.array(sorted(found.labels), np.int64)
+        place.registry.give_cells(numbers)
+        if self.when is not None:
+            self._own.grow(place.registry, place.cells, place.slot, numbers)
+            return
+        row, size = place.registry.user(place.slot), 8 * len(numbers)
+        if size > row["pool_size"]:  # no thread looks there
+            row["pool_at"], row["pool_size"] = place.cells.find_pool(size), size
+
+    def exchanged(self, labels: dict[int, str], readings: Readings) -> None:
+        """It is on these functions now."""
+        super().exchanged(labels, readings)
+        if self.when is None:
+            self._shared.exchange(self.place.numbers, labels, readings)
+
     def counts(self) -> dict[str, int]:
-        """The calls so far of each function, by ``module!function``."""
-        if self._place is None:
-            return dict(self._kept)
-        return self._counts_at(self._place)
+        """The calls so far of each function that it is on or has been on, by ``module!function``."""
+        with self.changing:
+            if self._place is None:
+                return dict(self._kept)
+            return self._counts_at(self._place)
 
     def pause(self) -> None:
         """Let calls pass uncounted until :meth:`resume`."""
-        super().pause()
-        if self._paused_at is None and self.when is None:
-            self._paused_at = self._read_now()
+        with self.changing:
+            super().pause()
+            if self.when is None and not self._shared.paused:
+                self._shared.pause(self._read_now())
 
     def resume(self) -> None:
         """Go on counting."""
-        if self._paused_at is not None:
-            self._before = self._before + self._read_now() - self._paused_at
-            self._paused_at = None
-        super().resume()
+        with self.changing:
+            if self._shared.paused:
+                self._shared.resume(self._read_now())
+            super().resume()
 
     def keep(self, place: Place) -> None:
         """Keep the last counts."""
@@ -75,27 +98,22 @@ class Counter(User):
 
     def _counts_at(self, place: Place) -> dict[str, int]:
         if self.when is not None:
-            now = self._own.read(place.cells, len(place.numbers)).ravel().astype(np.int64)
+            now = self._own.read(place.cells).ravel().astype(np.int64)
             return dict(place.by_label(now.tolist(), operator.add))
-        if self._paused_at is not None:
-            now = self._paused_at
-        elif place.is_ended:
-            now = _last(place)
-        else:
-            now = _read(place.registry, place.cells, place.numbers)
-            if place.is_ended:  # in the meantime
-                now = _last(place)
-        counts: dict[str, int] = place.by_label((now - self._before).tolist(), operator.add)
+        now = self._last(place) if place.is_ended else _read(place.registry, place.cells, place.numbers)
+        if place.is_ended:  # in the meantime
+            now = self._last(place)
+        counts: dict[str, int] = place.by_label(self._shared.counts(now).tolist(), operator.add)
         return counts
+
+    def _last(self, place: Place) -> _Counts:
+        """What the shared cells of its functions had when somebody else took it off."""
+        at, inside = int(place.registry.user(place.slot)["pool_at"]), self._shared.inside
+        found = np.zeros(len(place.numbers), np.int64)
+        found[inside] = place.registry.arena.pool[at : at + 8 * int(inside.sum())].view(np.int64)
+        return found
 
 
 def _read(registry: Registry, cells: Cells, numbers: npt.NDArray[np.int64]) -> _Counts:
     found: _Counts = cells.read_each(registry.arena.functions["cell"][numbers]).astype(np.int64)
-    return found
-
-
-def _last(place: Place) -> _Counts:
-    """What the shared cells had when somebody else took the counter off."""
-    at = int(place.registry.user(place.slot)["pool_at"])
-    found: _Counts = place.registry.arena.pool[at : at + 8 * len(place.numbers)].view(np.int64).copy()
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.handler_object import HandlerObject
 from shadowgraph.ops.handler_source import compile_handlers, load_handlers
+
+if TYPE_CHECKING:
+    from shadowgraph.live.chosen_before import Found
 
 __all__ = ["Ops"]
 
@@ -130,6 +134,10 @@ class Ops(User):
         super().registered(place)
         self.functions_by_number = dict(place.labels)
 
+    def make_room(self, place: Place, found: Found) -> None:
+        """Know the names of functions before there are events of them."""
+        self.functions_by_number = {**place.labels, **found.labels}
+
     def keep(self, place: Place) -> None:
         """Keep the events that nobody has taken yet, and how it went."""
         if self._ring is not None and self._dtype is not None:
@@ -149,7 +157,7 @@ class Ops(User):
         if self._dtype is None:
             raise UsageError(f"{self.name}: emits no events; say what they are: Ops(..., events=[('fd', 'i4')])")
         while self._place is not None and self._ring is not None:
-            over = self._place.is_over() or self._place.is_ended
+            over = self._place.owner.has_ended() or self._place.is_ended
             batch = self._ring.take(self._dtype)
             if len(batch):
                 yield batch

@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from shadowgraph.live import buckets
 from shadowgraph.live.own_cells import OwnCells
 from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.trace.ticks import ticks_per_second
+
+if TYPE_CHECKING:
+    from shadowgraph.live.chosen_before import Found
 
 __all__ = ["Histogram", "Totals"]
 
@@ -55,15 +58,22 @@ class _Measure(User):
         at_exit = self._code < layout.VALUE_ARGUMENT
         return UserRow(self.kind, self.name, self.selection.text, at_entry=not at_exit, at_exit=at_exit, fields=fields)
 
+    def make_room(self, place: Place, found: Found) -> None:
+        """Cells for functions that are new to it."""
+        numbers = np.array(sorted(found.labels), np.int64)
+        place.registry.give_cells(numbers)
+        self._own.grow(place.registry, place.cells, place.slot, numbers)
+
     def keep(self, place: Place) -> None:
         """Keep the last readings."""
         self._kept = self._cells_at(place)
 
     def _cells(self) -> dict[str, npt.NDArray[np.uint64]]:
-        return self._kept if self._place is None else self._cells_at(self._place)
+        with self.changing:
+            return self._kept if self._place is None else self._cells_at(self._place)
 
     def _cells_at(self, place: Place) -> dict[str, npt.NDArray[np.uint64]]:
-        rows = self._own.read(place.cells, len(place.numbers))
+        rows = self._own.read(place.cells)
         return dict(place.by_label(rows, _joined))
 
     @cached_property

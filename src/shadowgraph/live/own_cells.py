@@ -15,30 +15,64 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class OwnCells:
-    """``stride`` cells for each function of one user."""
+    """``stride`` cells for each function of one user: those it has, and those it has had since it was registered."""
 
     def __init__(self, stride: int) -> None:
         self.stride = stride
-        self._first = 0
+        self._numbers: _Numbers = np.zeros(0, np.int64)
+        self._first: _Numbers = np.zeros(0, np.int64)
+        self._runs: list[tuple[int, int]] = []  # first cell, functions
 
     def pool_size(self, registry: Registry, numbers: _Numbers) -> int:
-        """Bytes of the table of ranks (struct sg_user); the functions have their own numbers of cells already."""
+        """Bytes of the table (struct sg_user: cell_table); the functions have cells of their own already."""
         own = registry.arena.functions["cell"][numbers]
         return (int(own.max(initial=0)) + 1) * 4
 
     def fields(self, registry: Registry, cells: Cells, numbers: _Numbers, at: int) -> dict[str, int]:
-        """Find room, write the table to ``at`` in the pool, and say so in fields of struct sg_user."""
-        own = registry.arena.functions["cell"][numbers]
-        ranks = np.zeros(int(own.max(initial=0)) + 1, np.uint32)
-        ranks[own] = np.arange(1, len(own) + 1)
-        registry.arena.pool[at : at + ranks.nbytes] = ranks.view(np.uint8)
-        count = len(numbers) * self.stride
-        self._first = cells.find_cells(count)
-        cells.clear(self._first, count)
-        return {"first_cell": self._first, "cell_count": count, "ranks": at, "rank_count": len(ranks)}
+        """Find room for a new user, write the table to ``at`` in the pool, and say so in fields of struct sg_user."""
+        self._numbers = self._first = np.zeros(0, np.int64)
+        self._runs = []
+        first, count = self._take(cells, numbers)
+        table = self._table(registry)
+        registry.arena.pool[at : at + table.nbytes] = table.view(np.uint8)
+        return {"first_cell": first, "cell_count": count, "cell_table": at}
 
-    def read(self, cells: Cells, functions: int) -> npt.NDArray[np.uint64]:
-        """uint64[functions, stride], added up over all threads; where there are maxima, the largest of them."""
+    def grow(self, registry: Registry, cells: Cells, slot: int, numbers: _Numbers) -> None:
+        """Let a registered user have cells for these functions too, for those that it has not had before."""
+        new = np.setdiff1d(numbers, self._numbers)
+        if not len(new):
+            return
+        user = registry.user(slot)
+        if user["parts"] and not registry.is_busy(slot):
+            cells.drop_former_tables(user)
+        former = (self._numbers, self._first, list(self._runs))
+        try:
+            first, count = self._take(cells, new)
+            cells.add_part(user, self._table(registry), first, count)
+        except BaseException:
+            self._numbers, self._first, self._runs = former
+            raise
+
+    def _take(self, cells: Cells, numbers: _Numbers) -> tuple[int, int]:
+        count = len(numbers) * self.stride
+        first = cells.find_cells(count)
+        cells.clear(first, count)
+        self._numbers = np.append(self._numbers, numbers)
+        self._first = np.append(self._first, first + self.stride * np.arange(len(numbers)))
+        self._runs.append((first, len(numbers)))
+        return first, count
+
+    def _table(self, registry: Registry) -> npt.NDArray[np.uint32]:
+        own = registry.arena.functions["cell"][self._numbers]
+        table = np.zeros(int(own.max(initial=0)) + 1, np.uint32)
+        table[own] = self._first
+        table[0] = len(table)
+        return table
+
+    def read(self, cells: Cells) -> npt.NDArray[np.uint64]:
+        """uint64[functions, stride], by their numbers, added up over all threads; of maxima the largest."""
         step = min(self.stride, layout.HISTOGRAM_CELLS)
         maxima = slice(layout.CELL_MAXIMUM, None, step) if step > layout.CELL_MAXIMUM else None
-        return cells.read(self._first, functions * self.stride, maxima).reshape(-1, self.stride)
+        rows = [cells.read(first, count * self.stride, maxima) for first, count in self._runs]
+        found = np.concatenate(rows).reshape(-1, self.stride)
+        return found if len(rows) == 1 else found[np.argsort(self._numbers)]

@@ -16,7 +16,7 @@ import sys
 import threading
 import weakref
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,15 +27,19 @@ from shadowgraph.agent.inject import Agent, find_agent
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.live.channel import Channel, Ended, answer_of
+from shadowgraph.live.chosen_before import Found
+from shadowgraph.live.exchanging import Switch
 from shadowgraph.live.handlers import Ops
+from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.target import Target
-from shadowgraph.live.user import User
+from shadowgraph.live.user import Readings, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
-from shadowgraph.ops.processes import alone_with
 from shadowgraph.ops.selection import Selection
 
 __all__ = ["OwnProcess", "attach_self"]
+
+_Ask = Callable[..., tuple[dict[str, Any], int | None]]
 
 _SET_PTRACER = 0x59616D61  # PR_SET_PTRACER of prctl(2): Yama lets this process trace us
 _PACKAGES = Path(__file__).resolve().parents[2]
@@ -74,6 +78,11 @@ class OwnProcess(Target):
             raise UsageError("a process cannot record itself; `shadowgraph record --pid` does that from outside")
         return super().register(user)
 
+    def replace_functions(self, user: User, functions: Sequence[str]) -> None:
+        """Exchange the functions of a user, for all of them at one moment."""
+        self._only_here()
+        super().replace_functions(user, functions)
+
     def unregister(self, user: User) -> None:
         """Take a user off; what it has counted stays readable."""
         if user in self._users:
@@ -92,7 +101,7 @@ class OwnProcess(Target):
             super().close()
         finally:
             self._end_helper()
-            self._agent = self._registry = None  # and with them the file of the shared memory
+            self._hooking.agent = self._hooking.registry = None  # and with them the file of the shared memory
             atexit.unregister(self.close)
 
     def _only_here(self) -> None:
@@ -102,46 +111,11 @@ class OwnProcess(Target):
 
     # --- what the helper does ---
 
+    def _make_hooking(self, pid: int) -> Hooking:
+        return _HookedByHelper(pid, self._ask_for_file, self._lock)
+
     def _vet(self, pid: int) -> None:
         """The helper has found out."""
-
-    def _register(self, user: User) -> None:
-        with alone_with(self.pid):
-            self._enrol(user, *self._hook(user.selection))
-
-    def _hook(self, selection: Selection) -> tuple[dict[int, str], set[int]]:
-        answer, file = self._ask_for_file("hook", functions=[rule.text for rule in selection.rules])
-        try:
-            if self._agent is None or self._agent.arena.inode != answer["inode"]:
-                module = find_agent(self.pid)
-                assert module is not None and file is not None
-                # Opened anew: a lock (flock(2)) belongs to an opening, and the helper has one of its own.
-                own = os.open(f"/proc/self/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
-                self._use(Agent(module, Arena(own), answer["zones"]["enter"], answer["zones"]))
-        finally:
-            if file is not None:
-                os.close(file)
-        self.notes += [note for note in answer["notes"] if note not in self.notes]
-        return {int(number): label for number, label in answer["labels"]}, set(answer["callers"])
-
-    def _use(self, agent: Agent) -> None:
-        self._agent = agent
-        self._registry = _OwnRegistry(agent, self._lock)
-
-    def _bring_in(self, user: Ops) -> None:
-        made = user.handlers
-        fields = {"name": made.name, "entry": made.entry, "exit": made.exit, "obstacles": made.obstacles}
-        found = self._ask("load", content=b64encode(made.content).decode(), **fields)
-        user.loaded = cast(LoadedHandlers, SimpleNamespace(**found))
-
-    def _unload(self, user: Ops) -> None:
-        loaded, user.loaded = user.loaded, None
-        if loaded is not None:
-            self._ask("unload", **vars(loaded))
-
-    def _leave(self) -> None:
-        if self._agent is not None:
-            self.notes += self._ask("leave")["notes"]
 
     def _ask(self, what: str, **fields: Any) -> dict[str, Any]:
         return self._ask_for_file(what, **fields)[0]
@@ -160,6 +134,59 @@ class OwnProcess(Target):
     def _end_helper(self) -> None:
         self._channel.close()
         _allow_tracing(0)
+
+
+class _HookedByHelper(Hooking):
+    """What stops the process, or changes its code, is asked of the helper."""
+
+    def __init__(self, pid: int, ask: _Ask, lock: threading.RLock) -> None:
+        super().__init__(pid)
+        self._ask = ask
+        self._lock = lock
+
+    def find(self, selection: Selection, *, in_use: bool) -> Found:
+        """The functions of a selection, hooked."""
+        answer, file = self._ask("hook", functions=[rule.text for rule in selection.rules])
+        try:
+            if self.agent is None or self.agent.arena.inode != answer["inode"]:
+                module = find_agent(self.pid)
+                assert module is not None and file is not None
+                # Opened anew: a lock (flock(2)) belongs to an opening, and the helper has one of its own.
+                own = os.open(f"/proc/self/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
+                self.use(Agent(module, Arena(own), answer["zones"]["enter"], answer["zones"]))
+        finally:
+            if file is not None:
+                os.close(file)
+        self.notes += [note for note in answer["notes"] if note not in self.notes]
+        return Found(None, {int(number): label for number, label in answer["labels"]}, set(answer["callers"]))
+
+    def use(self, agent: Agent) -> None:
+        """The process has this agent."""
+        self.agent = agent
+        self.registry = _OwnRegistry(agent, self._lock)
+
+    def exchange(self, wanted: Switch) -> Readings:
+        """Exchange the functions of a user at one moment, for which the process may have to stand still."""
+        answer, _ = self._ask("exchange", **vars(wanted))
+        return {int(number): reading for number, reading in answer["readings"]}
+
+    def bring_in(self, user: Ops) -> None:
+        """Bring the code of a user's handlers into the process."""
+        made = user.handlers
+        fields = {"name": made.name, "entry": made.entry, "exit": made.exit, "obstacles": made.obstacles}
+        found, _ = self._ask("load", content=b64encode(made.content).decode(), **fields)
+        user.loaded = cast(LoadedHandlers, SimpleNamespace(**found))
+
+    def unload(self, user: Ops) -> None:
+        """Take code out that no thread can be in."""
+        loaded, user.loaded = user.loaded, None
+        if loaded is not None:
+            self._ask("unload", **vars(loaded))
+
+    def leave(self) -> None:
+        """Take all hooks out if nobody uses them any more."""
+        if self.agent is not None:
+            self.notes += self._ask("leave")[0]["notes"]
 
 
 class _OwnRegistry(Registry):

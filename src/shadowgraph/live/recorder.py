@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
@@ -21,10 +21,13 @@ from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.leaving import Leaving
 from shadowgraph.ops.processes import sharers
 from shadowgraph.ops.result import end_of
-from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
+from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.trace.folder import SPOOL, NewTrace
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
+
+if TYPE_CHECKING:
+    from shadowgraph.live.chosen_before import Found
 
 __all__ = ["Recorder"]
 
@@ -52,25 +55,24 @@ class Recorder(User):
         force: bool = False,
         name: str = "",
     ) -> None:
-        super().__init__(functions or ["*"], when=when, name=name)
+        super().__init__(functions, when=when, name=name)
         if on_full not in _POLICIES:
             raise UsageError(f"on_full: {on_full} is none of {', '.join(_POLICIES)}")
         self.path = Path(path)
         self.policy = _POLICIES[on_full]
-        self._patterns = tuple(functions)
         self._force = force
         self._ids = FunctionIds()
+        self._told: set[int] = set()
+        self._writing = threading.Lock()  # to the spool
         self._trace: NewTrace | None = None
         self._spool: SpoolWriter | None = None
         self._drain: Drain | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    @property
-    def selection(self) -> Selection:
-        """Which functions are meant."""
-        rules = [function_rule(pattern, include=True) for pattern in self._patterns]
-        return Selection(rules, libcalls=LibraryCalls.DIRECT)
+    def selection_of(self, functions: Sequence[str]) -> Selection:
+        """Which functions are meant by patterns."""
+        return super().selection_of(functions) if functions else Selection(libcalls=LibraryCalls.DIRECT)
 
     def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
         """The recorder's row."""
@@ -104,14 +106,27 @@ class Recorder(User):
 
         spool.append("clock", clock_pair(self._base))
         self._ids.join(agent)
+        self._tell_functions(spool, chosen)
+        self._drain = Drain(agent.arena, spool, numbering, self._base, new_process)
+
+    def _tell_functions(self, spool: SpoolWriter, chosen: Chosen) -> None:
+        """Tell the spool of functions that it has not heard of."""
         for choice in chosen.choices.values():
             table, path = choice.known.functions, choice.module.path
             self._ids.module(path, choice.module.name)
             for row, number in choice.numbers.items():
+                if number in self._told:
+                    continue
+                self._told.add(number)
                 name = choice.names.get(row) or table.name(row)
                 self._ids.adopt(number, path, int(table.start[row]), name, int(table.size[row]))
         self._ids.append_new(spool)
-        self._drain = Drain(agent.arena, spool, numbering, self._base, new_process)
+
+    def make_room(self, place: Place, found: Found) -> None:
+        """Have the names of functions in the trace before there are calls of them."""
+        assert self._spool is not None and found.chosen is not None
+        with self._writing:
+            self._tell_functions(self._spool, found.chosen)
 
     def registered(self, place: Place) -> None:
         """It has a place: begin to drain."""
@@ -127,14 +142,16 @@ class Recorder(User):
         while not self._stop.is_set():
             drain.arena.beat()
             bell = int(drain.arena.header["bell"])
-            if drain.take():
-                continue
+            with self._writing:
+                if drain.take():
+                    continue
             drain.arena.wait(_IDLE_SECONDS, bell)
             looked += _IDLE_SECONDS
             if looked > _NOTE_SECONDS:  # if we are killed, the last note counts
                 looked = 0.0
-                spool.append("clock", clock_pair(self._base))
-                drain.append_open_calls()
+                with self._writing:
+                    spool.append("clock", clock_pair(self._base))
+                    drain.append_open_calls()
 
     # --- to its end ---
 

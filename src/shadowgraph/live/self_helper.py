@@ -81,11 +81,19 @@ class _Service:
         rules = [function_rule(pattern, include=True) for pattern in functions]
         target = self._opened()
         selection = Selection(rules, libcalls=LibraryCalls.DIRECT)
-        labels, callers = wanted(target._worker.do(lambda: target._hook_running(selection)))
-        agent = target._agent
-        notes, target.notes = target.notes, []
-        answer = {"labels": list(labels.items()), "callers": sorted(callers), "notes": notes}
+        hooking = target._hooking
+        labels, callers = wanted(target._worker.do(lambda: hooking.hook_running(selection, in_use=False)))
+        agent = hooking.agent
+        answer = {"labels": list(labels.items()), "callers": sorted(callers), "notes": self._take_notes()}
         return {**answer, "inode": agent.arena.inode, "zones": agent.zones}, agent.arena.file
+
+    def exchange(self, **fields: Any) -> _Answer:
+        """Exchange the functions of a user at one moment."""
+        from shadowgraph.live.exchanging import Switch
+
+        target = self._opened()
+        readings = target._worker.do(lambda: target._hooking.exchange(Switch(**fields)))
+        return {"readings": list(readings.items())}, None
 
     def load(self, content: str, **fields: Any) -> _Answer:
         """Bring the code of handlers in."""
@@ -94,22 +102,26 @@ class _Service:
         handlers = HandlerObject(content=b64decode(content), **{**fields, "obstacles": tuple(fields["obstacles"])})
         user = SimpleNamespace(handlers=handlers, loaded=None)
         target = self._opened()
-        target._worker.do(lambda: target._bring_in(user))
+        target._worker.do(lambda: target._hooking.bring_in(user))
         return dict(vars(cast(Any, user.loaded))), None
 
     def unload(self, **fields: Any) -> _Answer:
         """Take it out again."""
         target = self._opened()
         user = SimpleNamespace(loaded=SimpleNamespace(**fields))
-        target._worker.do(lambda: target._unload(user))
+        target._worker.do(lambda: target._hooking.unload(user))
         return {}, None
 
     def leave(self) -> _Answer:
         """Take all hooks out if nobody uses them any more."""
         target = self._opened()
-        target._worker.do(target._leave)
-        notes, target.notes = target.notes, []
-        return {"notes": notes}, None
+        target._worker.do(target._hooking.leave)
+        return {"notes": self._take_notes()}, None
+
+    def _take_notes(self) -> list[str]:
+        notes: list[str] = list(self._opened().notes)
+        self._opened().notes.clear()
+        return notes
 
 
 if __name__ == "__main__":

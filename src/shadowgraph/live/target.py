@@ -5,53 +5,26 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-import numpy as np
-
-from shadowgraph.agent import layout
-from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.hooks import hook
-from shadowgraph.agent.inject import Agent, Settings, find_agent, guard, inject, read_zones
-from shadowgraph.agent.registry import Registry
-from shadowgraph.errors import StartError, UsageError
-from shadowgraph.image import Reason
-from shadowgraph.live.chosen_before import ChosenBefore, Found
+from shadowgraph.errors import UsageError
+from shadowgraph.live.chosen_before import Found
+from shadowgraph.live.exchanging import Switch, enrol, make_room
 from shadowgraph.live.handlers import Ops
-from shadowgraph.live.numbers import LiveNumbers
-from shadowgraph.live.quiescence import wait_until_left
+from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.rows import user_row
-from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, User
 from shadowgraph.live.worker import Worker
-from shadowgraph.ops.attaching import prepare
-from shadowgraph.ops.borrowing import at_safe_place as safe_place
-from shadowgraph.ops.borrowing import borrowed
-from shadowgraph.ops.choices import Chosen
-from shadowgraph.ops.condition import Condition
-from shadowgraph.ops.entering import choose, complete, tell_runtimes
-from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
-from shadowgraph.ops.joining import arena_inode, join
-from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
 from shadowgraph.ops.reaping import reap
 from shadowgraph.ops.recorder_slot import free_for_recorder
-from shadowgraph.ops.remarks import nothing_hooked, place_in_use, refuse_agent, unmatched
-from shadowgraph.ops.requests import request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.taking_over import take_over
-from shadowgraph.ops.values import Capture
-from shadowgraph.stack.safe_place import SafePlace
 from shadowgraph.target import launch as launching
 from shadowgraph.target import ptrace
-from shadowgraph.target.limits import lifted
-from shadowgraph.target.memory import Memory, program_mark
-from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.vet import vet_program
 
 __all__ = ["Target"]
@@ -73,19 +46,15 @@ class Target:
 
     def __init__(self, pid: int | None = None, command: Sequence[str] = ()) -> None:
         self._users: list[User] = []
-        self._before = ChosenBefore()
-        self._known_modules = KnownModules()
-        self._agent: Agent | None = None
-        self._registry: Registry | None = None
         self._held_until: float | None = None
         self._status: int | None = None
         self._launched = pid is None
         self._closed = False
         self._reaped = 0.0
-        self.notes: list[str] = []
+        self._hooking = self._make_hooking(pid or 0)
         self._worker = Worker(self._idle, _LOOK_SECONDS)
         try:
-            self.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
+            self.pid = self._hooking.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
             if pid is not None:
                 self._worker.do(lambda: self._vet(pid))
         except BaseException:
@@ -119,10 +88,23 @@ class Target:
         if user in self._users:
             self._worker.do(lambda: self._unregister(user))
 
+    def replace_functions(self, user: User, functions: Sequence[str]) -> None:
+        """Exchange the functions of a user, for all of them at one moment: see :meth:`User.replace_functions`."""
+        selection = user.selection_of(functions)
+        if user not in self._users:
+            raise UsageError(f"{user.name}: is not registered here; target.register() does that")
+        self._worker.do(lambda: self._replace(user, selection))
+        user.functions = tuple(functions)
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to say besides, in sentences."""
+        return self._hooking.notes
+
     @property
     def users(self) -> list[dict[str, Any]]:
         """All users of the process, those of other controllers included, in the order of their registration."""
-        registry = self._registry
+        registry = self._hooking.registry
         if registry is None:
             return []
         return [user_row(registry, slot) for slot in registry.slots()]
@@ -150,13 +132,13 @@ class Target:
             for user in list(self._users):
                 self._worker.do(lambda user=user: self._unregister(user))  # type: ignore[misc]
             self._worker.do(self._let_go)
-            self._worker.do(self._leave)
+            self._worker.do(self._hooking.leave)
         finally:
             self._worker.close()
 
     def _wait_for_end(self, timeout: float | None = None) -> int | None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._has_ended():
+        while not self.has_ended():
             if deadline is not None and time.monotonic() > deadline:
                 return None
             time.sleep(_LOOK_SECONDS)
@@ -165,7 +147,8 @@ class Target:
         code = os.waitstatus_to_exitcode(self._status)
         return code if code >= 0 else 128 - code
 
-    def _has_ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
         if self._launched and self._status is None:
             try:
                 got, status = os.waitpid(self.pid, os.WNOHANG)
@@ -176,6 +159,9 @@ class Target:
         return self._status is not None if self._launched else not runs(self.pid)
 
     # --- in the worker's thread ---
+
+    def _make_hooking(self, pid: int) -> Hooking:
+        return Hooking(pid)
 
     def _launch(self, command: Sequence[str]) -> int:
         path = launching.find_program(command[0])
@@ -190,7 +176,7 @@ class Target:
             except (ProcessLookupError, ChildProcessError):
                 pass
             raise
-        self._held_until = time.monotonic() + _HOLD_SECONDS
+        self._hold()
         return pid
 
     def _vet(self, pid: int) -> None:
@@ -200,170 +186,65 @@ class Target:
         now = time.monotonic()
         if self._held_until is not None and now > self._held_until:
             self._let_go()
-        if self._registry is not None and now - self._reaped > _REAP_SECONDS:
+        registry = self._hooking.registry
+        if registry is not None and now - self._reaped > _REAP_SECONDS:
             self._reaped = now
-            with self._registry.locked():
-                reap(self._registry, self.pid)
+            with registry.locked():
+                reap(registry, self.pid)
+
+    def _hold(self) -> None:
+        self._held_until = time.monotonic() + _HOLD_SECONDS
+        self._hooking.is_held = True
 
     def _let_go(self) -> None:
         if self._held_until is not None:
             self._held_until = None
+            self._hooking.is_held = False
             ptrace.detach(self.pid)
 
     def _register(self, user: User) -> None:
         if self._held_until is not None:
-            self._add(user, Found.of(self._hook_held(user.selection)))
-            self._held_until = time.monotonic() + _HOLD_SECONDS
+            self._add(user, self._find(user.selection))
+            self._hold()
             return
         with alone_with(self.pid), end_told(self.pid):
-            self._add(user, self._find_hooked(user.selection))
+            self._add(user, self._find(user.selection))
 
-    def _find_hooked(self, selection: Selection) -> Found:
-        """The functions of a selection, hooked; while users of ours are on, what was hooked before stays so."""
-        is_in_use = any(user.is_registered for user in self._users)
-        found = self._before.get(self.pid, selection) if is_in_use else None
-        if found is None:
-            found = Found.of(self._hook_running(selection))
-            self._before.put(self.pid, selection, found)
-        return found
+    def _find(self, selection: Selection) -> Found:
+        return self._hooking.find(selection, in_use=any(user.is_registered for user in self._users))
 
     def _add(self, user: User, found: Found) -> None:
+        registry = self._hooking.registry
+        assert registry is not None
         if isinstance(user, Recorder):
-            self._make_room(user, found.chosen)
-        self._enrol(user, found.labels, found.callers)
-
-    def _enrol(self, user: User, labels: dict[int, str], callers: set[int]) -> None:
-        assert self._registry is not None
-        registry = self._registry
-        numbers = np.array(sorted(labels), np.int64)
-        condition = Condition.of(user.when)
+            self._prepare(user, found)
         if isinstance(user, Ops):
-            self._bring_in(user)
-
-        def enrolled() -> int:
-            cells = Cells(registry.arena)
-            own = (user.pool_size(registry, numbers) + 63) // 64 * 64
-            at = cells.find_pool(own + condition.size)
-            row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
-            row = row.with_pool(at, own + condition.size)
-            return registry.add(row, numbers, np.array(sorted(callers), np.int64), slot=user.slot)
-
+            self._hooking.bring_in(user)
         try:
-            with registry.locked():
-                try:
-                    slot = enrolled()
-                except StartError:
-                    registry.settle()  # there may be room that others have left
-                    slot = enrolled()
-        except StartError:
+            slot = enrol(registry, user, found)
+        except BaseException:
             if isinstance(user, Ops):
-                self._unload(user)  # nobody has been given its handlers
+                self._hooking.unload(user)  # nobody has been given its handlers
             raise
-        user.registered(Place(self.unregister, self._has_ended, registry, slot, labels))
+        user.registered(Place(self, registry, slot, found.labels))
         self._users.append(user)
 
-    def _hook_held(self, selection: Selection) -> Chosen:
-        """Hook what is not hooked yet of a program that stands at its entry."""
-        memory = Memory(self.pid)
-        try:
-            with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
-                chosen = choose(memory, thread.call, selection, self._known_modules, follow=False)
-                self._refuse_nothing(selection, chosen)
-                if self._agent is None:
-                    settings = complete(Settings(), chosen, self._known_modules, selection)
-                    settings = replace(settings, ask_when_loaded=0)
-                    self._use(inject(thread, settings, *chosen.caller))
-                    assert self._agent is not None
-                    tell_runtimes(memory, chosen.modules, self._known_modules, self._agent)
-                assert self._registry is not None
-                known, numbers = self._registry.known(), LiveNumbers(self._registry)
-                refused: dict[Reason, int] = {}
-                for choice in chosen.choices.values():
-                    request = request_hooks(choice, Capture(), numbers, refused, known)
-                    if request is None:
-                        continue
-                    request = replace(request, recorded=False)
-                    plan, bias = choice.known.plan(request.rows), choice.known.bias(choice.module)
-                    hooks = hook(thread, choice.module, bias, plan, request, self._agent)
-                    for row in hooks.refused:
-                        choice.numbers.pop(row, None)
-            self.notes += place_in_use(selection, chosen, refused)
-            return chosen
-        finally:
-            memory.close()
+    def _replace(self, user: User, selection: Selection) -> None:
+        if self._held_until is not None:
+            self._exchange(user, self._find(selection), selection)
+            self._hold()
+            return
+        with alone_with(self.pid), end_told(self.pid):
+            self._exchange(user, self._find(selection), selection)
 
-    def _hook_running(self, selection: Selection) -> Chosen:
-        """Hook what is not hooked yet of a process that runs, bringing in the agent if nobody has."""
-        self._rejoin()
-        numbers = LiveNumbers(self._registry)
-        attachment = prepare(
-            self.pid,
-            selection,
-            Capture(),
-            Settings(),
-            self._known_modules,
-            numbers,
-            follow=False,
-            joined=self._agent,
-            recorded=False,
-        )
-        judge = SafePlace(self.pid, self._known_modules)
-        try:
-            self._refuse_nothing(selection, attachment.chosen)
-            self.notes += place_in_use(selection, attachment.chosen, attachment.refused)
-            process = attachment.carry_out(judge)
-            if self._agent is None:
-                self._use(process.agent)
-            for hooks in process.hooks:
-                for choice in attachment.chosen.choices.values():
-                    if choice.module == hooks.module:
-                        for row in hooks.refused:
-                            choice.numbers.pop(row, None)
-            return attachment.chosen
-        finally:
-            judge.close()
-            attachment.close()
-
-    def _refuse_nothing(self, selection: Selection, chosen: Chosen) -> None:
-        """UsageError if no function that is wanted can be hooked; nothing has been changed then."""
-        refuse_agent(selection, self.pid)
-        refused: dict[Reason, int] = {}
-        wanted = 0
-        for choice in chosen.choices.values():
-            rows = np.array([row for row, flags in choice.flags.items() if not flags & layout.FLAG_SILENT], np.int64)
-            if not len(rows):
-                continue
-            plan = choice.known.plan(rows)
-            wanted += int(plan.hookable[rows].sum())
-            for reason in plan.reason[rows[~plan.hookable[rows]]].tolist():
-                refused[Reason(reason)] = refused.get(Reason(reason), 0) + 1
-        if not wanted:
-            raise UsageError(nothing_hooked(selection, self._known_modules, chosen.executable.path, refused))
-        self.notes += [note for note in unmatched(selection, self._known_modules) if note not in self.notes]
-
-    def _rejoin(self) -> None:
-        """Find the agent as it is now: others may have come, or begun anew since our last user went."""
-        memory = Memory(self.pid)
-        try:
-            module = find_agent(self.pid)
-            zones = read_zones(memory, module) if module is not None else {"arena": 0}
-            same = self._agent is not None and arena_inode(self.pid, zones["arena"]) == self._agent.arena.inode
-            if same and any(user.is_registered for user in self._users):
-                return
-            self._agent, self._registry = None, None
-            agent = join(self.pid, memory)
-            if agent is not None:
-                self._use(agent)
-        finally:
-            memory.close()
-
-    def _use(self, agent: Agent) -> None:
-        self._agent = agent
-        self._registry = Registry(agent.arena, agent.zones)
-        self._before = ChosenBefore()  # functions have other numbers in another arena
+    def _exchange(self, user: User, found: Found, selection: Selection) -> None:
+        make_room(user, found)
+        with user.changing:
+            readings = self._hooking.exchange(Switch.of(user, found, selection.text))
+            user.exchanged(found.labels, readings)
 
     def _unregister(self, user: User) -> None:
-        if self._registry is None or user not in self._users:
+        if user not in self._users:
             return
         place = user._place
         assert place is not None
@@ -374,71 +255,17 @@ class Target:
             place.registry.remove(place.slot)
         self._users.remove(user)
         if isinstance(user, Ops):
-            self._take_out(user, place.slot)
+            self._hooking.take_out(user, place.slot)
         if isinstance(user, Recorder):
             user.finish(ended=not runs(self.pid))
 
-    def _make_room(self, user: Recorder, chosen: Chosen) -> None:
+    def _prepare(self, user: Recorder, found: Found) -> None:
         """Let a recorder be the only one, and begin with empty buffers."""
-        assert self._agent is not None
+        agent = self._hooking.agent
+        assert agent is not None and found.chosen is not None
         if self._held_until is None:
-            free_for_recorder(self._agent, self.pid)
-            take_over(self._agent, user.policy, os.getpid())
+            free_for_recorder(agent, self.pid)
+            take_over(agent, user.policy, os.getpid())
         else:
-            self._agent.arena.header["policy"] = user.policy
-        user.prepare(self._agent, self.pid, chosen)
-
-    def _bring_in(self, user: Ops) -> None:
-        """Bring the code of handlers into the process."""
-        load = load_with_loader if user.handlers.obstacles else map_handlers
-        assert self._agent is not None
-        with self._borrowed(at_safe_place=bool(user.handlers.obstacles)) as thread:
-            guard(thread, self._agent.module, on=True)
-            user.loaded = load(thread, user.handlers)
-
-    def _take_out(self, user: Ops, slot: int) -> None:
-        """Take it out again, when no thread runs it any more."""
-        if user.loaded is None or self._registry is None or not runs(self.pid):
-            return
-        wait_until_left(self._registry.arena, slot, self._known_modules)
-        with alone_with(self.pid):
-            self._unload(user)
-
-    def _unload(self, user: Ops) -> None:
-        loaded, user.loaded = user.loaded, None
-        if loaded is not None:
-            with self._borrowed(at_safe_place=bool(loaded.handle)) as thread:
-                unload(thread, loaded)
-
-    @contextmanager
-    def _borrowed(self, *, at_safe_place: bool) -> Iterator[RemoteThread]:
-        """A thread of the process to call functions in."""
-        memory = Memory(self.pid)
-        try:
-            if self._held_until is not None:
-                with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
-                    yield thread
-                return
-            mark = program_mark(self.pid)
-            if not at_safe_place:
-                with borrowed(self.pid, memory, mark, [], own_stack=False) as thread:
-                    yield thread
-                return
-            judge = SafePlace(self.pid, self._known_modules)
-            try:
-                with lifted(self.pid), safe_place(self.pid, memory, mark, judge, []) as thread:
-                    yield thread
-            finally:
-                judge.close()
-        finally:
-            memory.close()
-
-    def _leave(self) -> None:
-        """Take all hooks out if nobody uses them any more."""
-        if self._agent is None:
-            return
-        try:
-            self.notes += leave_if_unused(self._agent)
-        except StartError:
-            if runs(self.pid):
-                raise
+            agent.arena.header["policy"] = user.policy
+        user.prepare(agent, self.pid, found.chosen)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,33 +16,52 @@ from shadowgraph.errors import UsageError
 from shadowgraph.ops.predicates import check_predicate
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 
-__all__ = ["Numbers", "Place", "User"]
+if TYPE_CHECKING:
+    from shadowgraph.live.chosen_before import Found
+
+__all__ = ["Numbers", "Owner", "Place", "Readings", "User"]
 
 Numbers = npt.NDArray[np.int64]
 
+# What shared cells held when functions were exchanged, by the numbers of these.
+Readings = dict[int, int]
+
+
+class Owner(Protocol):
+    """The target that a user is registered on."""
+
+    def unregister(self, user: User) -> None:
+        """Take it off."""
+        ...
+
+    def replace_functions(self, user: User, functions: Sequence[str]) -> None:
+        """Exchange its functions."""
+        ...
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        ...
+
 
 class Place:
-    """Where a registered user is: its slot, its functions, and their labels (``module!function``), by number.
+    """Where a registered user is: its target, its slot, and the functions that it is on or has been on.
 
-    ``take_off`` is its target's way to unregister it, ``is_over`` tells whether the process has ended.
+    ``labels`` are theirs (``module!function``), by number.
     """
 
-    def __init__(
-        self,
-        take_off: Callable[[User], None],
-        is_over: Callable[[], bool],
-        registry: Registry,
-        slot: int,
-        labels: dict[int, str],
-    ) -> None:
-        self.take_off = take_off
-        self.is_over = is_over
+    def __init__(self, owner: Owner, registry: Registry, slot: int, labels: dict[int, str]) -> None:
+        self.owner = owner
         self.registry = registry
         self.cells = Cells(registry.arena)
         self.slot = slot
-        self.labels = labels
-        self.numbers: Numbers = np.array(sorted(labels), np.int64)
+        self.labels: dict[int, str] = {}
+        self.add_functions(labels)
         self._nobodys_before = int(registry.arena.header["missed"])
+
+    def add_functions(self, labels: dict[int, str]) -> None:
+        """The user is on these functions, some of which may be new to it."""
+        self.labels = {**self.labels, **labels}
+        self.numbers: Numbers = np.array(sorted(self.labels), np.int64)
 
     def losses(self) -> dict[str, int]:
         """What the user has lost. Calls of threads that found the table full may have been its own: they count."""
@@ -74,21 +94,27 @@ class User(ABC):
     slot: int | None = None  # one that it must have
 
     def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
-        if isinstance(functions, str) or not functions:
-            raise UsageError("functions: a list of patterns is needed, for example ['libc.so.6!malloc']")
+        self.selection_of(functions)
         self.functions = tuple(functions)
         self.name = name or type(self).__name__.lower()
         self.when = when
         if when is not None:
             check_predicate(when)
+        self.changing = threading.RLock()  # held while its functions are exchanged, or its counts are read
         self._place: Place | None = None
         self._losses: dict[str, int] = {}
+
+    def selection_of(self, functions: Sequence[str]) -> Selection:
+        """Which functions are meant by patterns. UsageError if there are none."""
+        if isinstance(functions, str) or not functions:
+            raise UsageError("functions: a list of patterns is needed, for example ['libc.so.6!malloc']")
+        rules = [function_rule(pattern, include=True) for pattern in functions]
+        return Selection(rules, libcalls=LibraryCalls.DIRECT)
 
     @property
     def selection(self) -> Selection:
         """Which functions are meant."""
-        rules = [function_rule(pattern, include=True) for pattern in self.functions]
-        return Selection(rules, libcalls=LibraryCalls.DIRECT)
+        return self.selection_of(self.functions)
 
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
         """How many bytes of the pool it needs, besides its condition."""
@@ -105,6 +131,16 @@ class User(ABC):
     def keep(self, place: Place) -> None:
         """Keep what has been counted: the place is about to be given up."""
 
+    def make_room(self, place: Place, found: Found) -> None:  # noqa: B027 (many need none)
+        """Have ready what it needs for other functions than it is on; called while nobody else changes the registry.
+
+        StartError, with nothing changed, if there is no room for it.
+        """
+
+    def exchanged(self, labels: dict[int, str], readings: Readings) -> None:
+        """It is on these functions now. ``readings``: what shared cells held when they were exchanged."""
+        self.place.add_functions(labels)
+
     # --- its life ---
 
     def registered(self, place: Place) -> None:
@@ -116,10 +152,19 @@ class User(ABC):
         """Whether calls may reach it: it has been registered, and not been taken off, by whomever."""
         return self._place is not None and not self._place.is_ended
 
+    def replace_functions(self, functions: Sequence[str]) -> None:
+        """Go over to other functions, named as at the beginning, while the program calls them.
+
+        It is one moment for all of them and for all threads: each call belongs to the former functions or to the new
+        ones. What has been counted stays; functions that are in both are counted on. If no function can be hooked that
+        these patterns name, that is an error, and nothing has changed.
+        """
+        self._registered_place().owner.replace_functions(self, functions)
+
     def unregister(self) -> None:
         """Take it off: when this returns, no entry and no exit reaches it, calls in flight included."""
         if self._place is not None:
-            self._place.take_off(self)
+            self._place.owner.unregister(self)
 
     def give_up(self) -> None:
         """Its place is being taken away."""
@@ -143,12 +188,21 @@ class User(ABC):
             if not place.is_ended:
                 place.registry.arm(place.slot, on=on)
 
-    def _registered_place(self) -> Place:
+    @property
+    def place(self) -> Place:
+        """Where it is registered."""
         if self._place is None:
             raise UsageError(f"{self.name}: is not registered; target.register() does that")
-        if self._place.is_ended:
-            raise UsageError(f"{self.name}: has been taken off by somebody else; target.register() puts it on again")
         return self._place
+
+    def refuse_taken_off(self) -> None:
+        """UsageError if somebody else has taken it off."""
+        if self.place.is_ended:
+            raise UsageError(f"{self.name}: has been taken off by somebody else; target.register() puts it on again")
+
+    def _registered_place(self) -> Place:
+        self.refuse_taken_off()
+        return self.place
 
     @property
     def missed(self) -> int:

@@ -40,7 +40,8 @@ def nothing_hooked(
     """Why no function of a program is left to be hooked: a pattern that means nothing, or what cannot be."""
     wanted = [rule.text for rule in selection.rules if rule.include]
     if wanted and not selection.matched & set(wanted):
-        names = (name for known in known_modules.all() for name in known.readable_names())
+        theirs = (known for known in known_modules.all() if not is_agent_path(known.path))
+        names = (name for known in theirs for name in known.readable_names())
         return UsageError(f"{program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}")
     which = f"that match {', '.join(wanted)}" if wanted else "chosen"
     why = max(refused, key=lambda reason: refused[reason], default=None)

@@ -1,0 +1,144 @@
+"""Putting a user on its functions, and exchanging these while threads call them.
+
+The agent decides about each call by one side of the registry (native/include/shadowgraph/users.h), so a filter changes
+for all functions at one moment. What a user has of its own for each function is made before.
+
+Counters without a condition share a cell for each function. What such a counter has seen of a function that it leaves
+or comes to is told by what the cell holds at that moment. Where nobody else counts the function, nobody but this
+counter's own calls adds to it, so it may as well be read a little earlier or later. Where somebody does, all threads
+stand still while cells are read and filters are exchanged: the counter sees a call when it is added.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.registry import Registry
+from shadowgraph.errors import StartError, UsageError
+from shadowgraph.ops.condition import Condition
+from shadowgraph.ops.processes import runs, sharers, shares
+from shadowgraph.target.stopping import StoppedProcess
+
+if TYPE_CHECKING:
+    from shadowgraph.live.chosen_before import Found
+    from shadowgraph.live.user import Readings, User
+
+__all__ = ["Switch", "enrol", "exchange", "make_room"]
+
+_Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What is to be exchanged: the functions of the user in a slot, and the text that says which they are.
+
+    ``callers`` are those of them of which it wants only calls from the executable.
+    """
+
+    slot: int
+    numbers: list[int]
+    callers: list[int]
+    text: str
+
+    @classmethod
+    def of(cls, user: User, found: Found, text: str) -> Switch:
+        """The exchange of a registered user's functions for those that were found."""
+        return cls(user.place.slot, sorted(found.labels), sorted(found.callers), text)
+
+
+def enrol(registry: Registry, user: User, found: Found) -> int:
+    """Register a user on functions that are hooked; its slot."""
+    numbers = np.array(sorted(found.labels), np.int64)
+    callers = np.array(sorted(found.callers), np.int64)
+    condition = Condition.of(user.when)
+
+    def enrolled() -> int:
+        cells = Cells(registry.arena)
+        own = (user.pool_size(registry, numbers) + 63) // 64 * 64
+        at = cells.find_pool(own + condition.size)
+        row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
+        row = row.with_pool(at, own + condition.size)
+        return registry.add(row, numbers, callers, slot=user.slot)
+
+    with registry.locked():
+        try:
+            return enrolled()
+        except StartError:
+            registry.settle()  # there may be room that others have left
+            return enrolled()
+
+
+def make_room(user: User, found: Found) -> None:
+    """Have ready what a registered user needs for other functions.
+
+    StartError, with nothing changed, if there is no room.
+    """
+    place = user.place
+    with place.registry.locked():
+        user.refuse_taken_off()
+        try:
+            user.make_room(place, found)
+        except StartError:
+            place.registry.settle()
+            user.make_room(place, found)
+
+
+def exchange(registry: Registry, wanted: Switch, *, held: bool = False) -> Readings:
+    """Exchange the functions of a user for all of them at one moment; what shared cells held then.
+
+    ``held``: the process stands still already.
+    """
+    numbers, callers = np.array(wanted.numbers, np.int64), np.array(wanted.callers, np.int64)
+    with registry.locked():
+        if registry.has_ended(wanted.slot):
+            raise UsageError(
+                "the user has been taken off by somebody else meanwhile; target.register() puts it on again"
+            )
+        if not registry.counts_shared(wanted.slot):
+            registry.replace_functions(wanted.slot, numbers, callers, wanted.text)
+            return {}
+        former = registry.functions_of(wanted.slot)
+        concerned = np.setxor1d(former, numbers)
+        still = not held and registry.are_counted(concerned, but=wanted.slot)
+        with _standing_still(registry.arena.inode) if still else nullcontext():
+            before = _read(registry, concerned)
+            registry.replace_functions(wanted.slot, numbers, callers, wanted.text)
+            after = _read(registry, concerned)
+    held_then = np.where(np.isin(concerned, former), after, before)
+    return dict(zip(concerned.tolist(), held_then.tolist(), strict=True))
+
+
+def _read(registry: Registry, numbers: _Numbers) -> npt.NDArray[np.int64]:
+    cells = registry.arena.functions["cell"][numbers]
+    return Cells(registry.arena).read_each(cells).astype(np.int64)
+
+
+@contextmanager
+def _standing_still(inode: int) -> Iterator[None]:
+    """Stop all processes that share an arena, those included that fork from them before they stand still."""
+    known = _processes()
+    new = sharers(inode, 0)
+    with ExitStack() as stops:
+        while new:
+            for pid in new:
+                try:
+                    stops.enter_context(StoppedProcess(pid))
+                except StartError:
+                    if runs(pid):
+                        raise
+            now = _processes()  # to look at all again would take long
+            new = [pid for pid in now - known if shares(pid, inode)]
+            known |= now
+        yield
+
+
+def _processes() -> set[int]:
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}

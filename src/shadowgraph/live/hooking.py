@@ -1,0 +1,232 @@
+"""One process as its users need it: functions found and hooked, the code of handlers brought in and taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.hooks import hook
+from shadowgraph.agent.inject import Agent, Settings, find_agent, guard, inject, read_zones
+from shadowgraph.agent.registry import Registry
+from shadowgraph.errors import StartError, UsageError
+from shadowgraph.image import Reason
+from shadowgraph.live.chosen_before import ChosenBefore, Found
+from shadowgraph.live.exchanging import Switch, exchange
+from shadowgraph.live.handlers import Ops
+from shadowgraph.live.numbers import LiveNumbers
+from shadowgraph.live.quiescence import wait_until_left
+from shadowgraph.live.unused import leave_if_unused
+from shadowgraph.live.user import Readings
+from shadowgraph.ops.attaching import prepare
+from shadowgraph.ops.borrowing import at_safe_place as safe_place
+from shadowgraph.ops.borrowing import borrowed
+from shadowgraph.ops.choices import Chosen
+from shadowgraph.ops.entering import choose, complete, tell_runtimes
+from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
+from shadowgraph.ops.joining import arena_inode, join
+from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.processes import alone_with, runs
+from shadowgraph.ops.remarks import nothing_hooked, place_in_use, refuse_agent, unmatched
+from shadowgraph.ops.requests import request_hooks
+from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.values import Capture
+from shadowgraph.stack.safe_place import SafePlace
+from shadowgraph.target.limits import lifted
+from shadowgraph.target.memory import Memory, program_mark
+from shadowgraph.target.remote import RemoteThread
+
+__all__ = ["Hooking"]
+
+
+class Hooking:
+    """Hooks functions of a process. ``agent`` and ``registry`` are None until it has the agent.
+
+    ``is_held`` says whether it stands at its entry, stopped by us; ``notes`` are remarks for the user.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.is_held = False
+        self.known_modules = KnownModules()
+        self.agent: Agent | None = None
+        self.registry: Registry | None = None
+        self.notes: list[str] = []
+        self._before = ChosenBefore()
+
+    def find(self, selection: Selection, *, in_use: bool) -> Found:
+        """The functions of a selection, hooked. ``in_use``: while users of ours are on, what was hooked stays so."""
+        if self.is_held:
+            return Found.of(self._hook_held(selection))
+        found = self._before.get(self.pid, selection) if in_use else None
+        if found is None:
+            found = Found.of(self.hook_running(selection, in_use=in_use))
+            self._before.put(self.pid, selection, found)
+        return found
+
+    def _hook_held(self, selection: Selection) -> Chosen:
+        """Hook what is not hooked yet of a program that stands at its entry."""
+        memory = Memory(self.pid)
+        try:
+            with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+                chosen = choose(memory, thread.call, selection, self.known_modules, follow=False)
+                self._refuse_nothing(selection, chosen)
+                if self.agent is None:
+                    settings = complete(Settings(), chosen, self.known_modules, selection)
+                    settings = replace(settings, ask_when_loaded=0)
+                    self.use(inject(thread, settings, *chosen.caller))
+                    assert self.agent is not None
+                    tell_runtimes(memory, chosen.modules, self.known_modules, self.agent)
+                assert self.registry is not None
+                known, numbers = self.registry.known(), LiveNumbers(self.registry)
+                refused: dict[Reason, int] = {}
+                for choice in chosen.choices.values():
+                    request = request_hooks(choice, Capture(), numbers, refused, known)
+                    if request is None:
+                        continue
+                    request = replace(request, recorded=False)
+                    plan, bias = choice.known.plan(request.rows), choice.known.bias(choice.module)
+                    hooks = hook(thread, choice.module, bias, plan, request, self.agent)
+                    for row in hooks.refused:
+                        choice.numbers.pop(row, None)
+            self.notes += place_in_use(selection, chosen, refused)
+            return chosen
+        finally:
+            memory.close()
+
+    def hook_running(self, selection: Selection, *, in_use: bool) -> Chosen:
+        """Hook what is not hooked yet of a process that runs, bringing in the agent if nobody has."""
+        self._rejoin(in_use=in_use)
+        numbers = LiveNumbers(self.registry)
+        attachment = prepare(
+            self.pid,
+            selection,
+            Capture(),
+            Settings(),
+            self.known_modules,
+            numbers,
+            follow=False,
+            joined=self.agent,
+            recorded=False,
+        )
+        judge = SafePlace(self.pid, self.known_modules)
+        try:
+            self._refuse_nothing(selection, attachment.chosen)
+            self.notes += place_in_use(selection, attachment.chosen, attachment.refused)
+            process = attachment.carry_out(judge)
+            if self.agent is None:
+                self.use(process.agent)
+            for hooks in process.hooks:
+                for choice in attachment.chosen.choices.values():
+                    if choice.module == hooks.module:
+                        for row in hooks.refused:
+                            choice.numbers.pop(row, None)
+            return attachment.chosen
+        finally:
+            judge.close()
+            attachment.close()
+
+    def _refuse_nothing(self, selection: Selection, chosen: Chosen) -> None:
+        """UsageError if no function that is wanted can be hooked; nothing has been changed then."""
+        refuse_agent(selection, self.pid)
+        refused: dict[Reason, int] = {}
+        wanted = 0
+        for choice in chosen.choices.values():
+            rows = np.array([row for row, flags in choice.flags.items() if not flags & layout.FLAG_SILENT], np.int64)
+            if not len(rows):
+                continue
+            plan = choice.known.plan(rows)
+            wanted += int(plan.hookable[rows].sum())
+            for reason in plan.reason[rows[~plan.hookable[rows]]].tolist():
+                refused[Reason(reason)] = refused.get(Reason(reason), 0) + 1
+        if not wanted:
+            raise UsageError(nothing_hooked(selection, self.known_modules, chosen.executable.path, refused))
+        self.notes += [note for note in unmatched(selection, self.known_modules) if note not in self.notes]
+
+    def _rejoin(self, *, in_use: bool) -> None:
+        """Find the agent as it is now: others may have come, or begun anew since our last user went."""
+        memory = Memory(self.pid)
+        try:
+            module = find_agent(self.pid)
+            zones = read_zones(memory, module) if module is not None else {"arena": 0}
+            same = self.agent is not None and arena_inode(self.pid, zones["arena"]) == self.agent.arena.inode
+            if same and in_use:
+                return
+            self.agent, self.registry = None, None
+            agent = join(self.pid, memory)
+            if agent is not None:
+                self.use(agent)
+        finally:
+            memory.close()
+
+    def use(self, agent: Agent) -> None:
+        """The process has this agent."""
+        self.agent = agent
+        self.registry = Registry(agent.arena, agent.zones)
+        self._before = ChosenBefore()  # functions have other numbers in another arena
+
+    # --- users ---
+
+    def exchange(self, wanted: Switch) -> Readings:
+        """Exchange the functions of a user at one moment."""
+        assert self.registry is not None
+        return exchange(self.registry, wanted, held=self.is_held)
+
+    def bring_in(self, user: Ops) -> None:
+        """Bring the code of a user's handlers into the process."""
+        load = load_with_loader if user.handlers.obstacles else map_handlers
+        assert self.agent is not None
+        with self._borrowed(at_safe_place=bool(user.handlers.obstacles)) as thread:
+            guard(thread, self.agent.module, on=True)
+            user.loaded = load(thread, user.handlers)
+
+    def take_out(self, user: Ops, slot: int) -> None:
+        """Take it out again, when no thread runs it any more."""
+        if user.loaded is None or self.registry is None or not runs(self.pid):
+            return
+        wait_until_left(self.registry.arena, slot, self.known_modules)
+        with alone_with(self.pid):
+            self.unload(user)
+
+    def unload(self, user: Ops) -> None:
+        """Take code out that no thread can be in."""
+        loaded, user.loaded = user.loaded, None
+        if loaded is not None:
+            with self._borrowed(at_safe_place=bool(loaded.handle)) as thread:
+                unload(thread, loaded)
+
+    def leave(self) -> None:
+        """Take all hooks out if nobody uses them any more."""
+        if self.agent is None:
+            return
+        try:
+            self.notes += leave_if_unused(self.agent)
+        except StartError:
+            if runs(self.pid):
+                raise
+
+    @contextmanager
+    def _borrowed(self, *, at_safe_place: bool) -> Iterator[RemoteThread]:
+        """A thread of the process to call functions in."""
+        memory = Memory(self.pid)
+        try:
+            if self.is_held:
+                with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+                    yield thread
+                return
+            mark = program_mark(self.pid)
+            if not at_safe_place:
+                with borrowed(self.pid, memory, mark, [], own_stack=False) as thread:
+                    yield thread
+                return
+            judge = SafePlace(self.pid, self.known_modules)
+            try:
+                with lifted(self.pid), safe_place(self.pid, memory, mark, judge, []) as thread:
+                    yield thread
+            finally:
+                judge.close()
+        finally:
+            memory.close()
