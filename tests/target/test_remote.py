@@ -180,7 +180,10 @@ def test_a_process_that_dies_during_a_call_is_said_to_have_ended() -> None:
 
 
 def test_a_call_is_announced_to_a_shadow_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its return must find the address on the shadow stack, too; here some memory of the process is taken for one."""
+    """Its return must find the address on the shadow stack, that by its frame a token.
+
+    Here some memory of the process is taken for one.
+    """
     waiting = Waiting("read")
     waiting.until_it_waits()
     memory = Memory(waiting.pid)
@@ -195,8 +198,9 @@ def test_a_call_is_announced_to_a_shadow_stack(monkeypatch: pytest.MonkeyPatch) 
             getpid = lookup_dynamic(open_image(function.opened), "getpid")
             assert getpid is not None
             assert thread.call(function.base + getpid) == waiting.pid
-            pushed = memory.read_word(pretended - 8)
-            assert memory.read(pushed, 2) == b"\x0f\x05"
-        assert pointers == [pretended - 8, pretended]
+            assert memory.read_word(pretended - 8) == pretended | 1 << 63  # by it the kernel lets a handler return
+            pushed = memory.read_word(pretended - 16)
+            assert memory.read(pushed - 2, 2) == b"\x0f\x05"
+        assert pointers == [pretended - 8, pretended - 16, pretended]
     memory.close()
     assert waiting.end()

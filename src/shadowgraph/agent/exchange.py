@@ -21,7 +21,8 @@ class Exchange:
     """Rows of ``sizes`` bytes at ``addresses``, read and written in runs of pages.
 
     Whoever looks first and writes later must hold all threads of the process. Text stays executable at all times, and
-    pages without a row stay shared with the file.
+    pages without a row stay shared with the file. Whoever is killed while he writes has written some pages, each as a
+    whole; so rows that lie in two are written by themselves.
     """
 
     def __init__(self, addresses: npt.NDArray[np.integer], sizes: npt.NDArray[np.integer]) -> None:
@@ -80,9 +81,12 @@ class Exchange:
             wanted = self._changed[run] & rows[self._order[run]][:, None]
             if not wanted.any():
                 continue
-            places = self._places(run, start, data)
-            data[places[wanted]] = replacement[self._order[run]][wanted]
+            places, new = self._places(run, start, data), replacement[self._order[run]]
+            in_two = (self._address[run] % _PAGE + self._changed[run].sum(axis=1) > _PAGE)[:, None]
+            data[places[wanted & ~in_two]] = new[wanted & ~in_two]
             memory.write(start, data.data)
+            for row in np.flatnonzero((wanted & in_two).any(axis=1)).tolist():
+                memory.write(int(self._address[run[row]]), new[row][wanted[row]].tobytes())
 
     def _places(self, run: _Ints, start: int, data: _Bytes) -> _Ints:
         places = (self._address[run] - start)[:, None] + np.arange(WIDTH)

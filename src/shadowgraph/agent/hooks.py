@@ -27,7 +27,7 @@ from shadowgraph.target.memory import Mapping, Memory, find_gap, read_mappings
 from shadowgraph.target.modules import Module
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["Hooks", "Placed", "Request", "hook", "lay_out", "restore", "write_jumps"]
+__all__ = ["Hooks", "Jumps", "Placed", "Request", "hook", "lay_out", "restore", "write_jumps"]
 
 _PAGE = 4096
 _SYS_MMAP, _SYS_MPROTECT, _SYS_MUNMAP = 9, 10, 11
@@ -231,20 +231,30 @@ def _pages(size: int) -> int:
     return -(-size // _PAGE) * _PAGE
 
 
-def write_jumps(memory: Memory, hooks: Hooks) -> npt.NDArray[np.bool_]:
-    """Write the jumps of a module whose thunks are in place; bool[p]: which patches have been written.
+class Jumps:
+    """The jumps of a module whose thunks are in place, compared with what the process has, and not yet written.
 
-    Those are left alone whose bytes are not what the file has, and those that need one of them. All are compared before
-    the first byte is changed.
+    ``usable`` is bool[p]: which patches will be. Those are left alone whose bytes are not what the file has, and those
+    that need one of them.
     """
-    thunks = hooks.thunks
-    exchange = Exchange(thunks.patch_address, thunks.patch_size)
-    exchange.read(memory)
-    usable = thunks.usable(~exchange.holds(thunks.original))
-    exchange.write(memory, thunks.replacement, usable)
-    for index in np.flatnonzero(~usable).tolist():
-        hooks.refused[int(thunks.chosen[thunks.patched[index]])] = Reason.FOREIGN_BYTES
-    return usable
+
+    def __init__(self, memory: Memory, hooks: Hooks) -> None:
+        self._memory = memory
+        self._thunks = thunks = hooks.thunks
+        self._exchange = Exchange(thunks.patch_address, thunks.patch_size)
+        self._exchange.read(memory)
+        self.usable = thunks.usable(~self._exchange.holds(thunks.original))
+        for index in np.flatnonzero(~self.usable).tolist():
+            hooks.refused[int(thunks.chosen[thunks.patched[index]])] = Reason.FOREIGN_BYTES
+
+    def write(self) -> None:
+        """Write them."""
+        self._exchange.write(self._memory, self._thunks.replacement, self.usable)
+
+
+def write_jumps(memory: Memory, hooks: Hooks) -> None:
+    """Write the jumps of a module in which no thread stands among the bytes that are about to change."""
+    Jumps(memory, hooks).write()
 
 
 def restore(thread: RemoteThread, hooks: Hooks) -> None:

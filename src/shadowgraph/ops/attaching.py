@@ -19,7 +19,7 @@ import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.entries import RECORDER_SLOT
-from shadowgraph.agent.hooks import Placed, Request, lay_out, write_jumps
+from shadowgraph.agent.hooks import Jumps, Placed, Request, lay_out
 from shadowgraph.agent.inject import (
     Agent,
     Settings,
@@ -215,15 +215,17 @@ class Attachment:
         tell_runtimes(self.memory, self.chosen.modules, self.known_modules, agent)
         process = EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
         loaded = {(one.path, one.base) for one in read_modules(self.pid)}
-        moves = []
+        jumps, moves = [], []
         for place, (choice, request) in zip(placed, self.requests, strict=True):
             if (choice.module.path, choice.module.base) not in loaded:
                 continue  # unloaded while we were planning
             place.fill_records(agent.arena)
-            written = write_jumps(self.memory, place.hooks)
-            moves.append(moves_into(place.hooks.thunks, written))
+            jumps.append(Jumps(self.memory, place.hooks))
+            moves.append(moves_into(place.hooks.thunks, jumps[-1].usable))
             count_hooks(place.hooks, request, process)
-        standing.move(moves)
+        standing.move(moves)  # first: in the copies they are right in any case, should we be killed here
+        for some in jumps:
+            some.write()
         self._join_functions(process)
         return process
 

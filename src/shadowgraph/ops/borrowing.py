@@ -20,7 +20,9 @@ __all__ = ["CALL_SECONDS", "Judge", "Verdict", "at_safe_place", "borrowed", "ref
 
 CALL_SECONDS = 20.0
 _SAFE_SECONDS = 10.0
+_MARKED_SECONDS = 5.0  # the last ones of these
 _RETURN_SECONDS = 0.5
+_SOME_TIME = 0.0002
 _SOME_THREADS = 4
 
 
@@ -77,7 +79,8 @@ def at_safe_place(pid: int, memory: Memory, mark: bytes, judge: Judge, stops: li
             if registers is None:
                 continue
             try:
-                verdict = _run_to_safe_place(tid, registers, judge)
+                marked = time.monotonic() > deadline - _MARKED_SECONDS
+                verdict = _run_to_safe_place(tid, registers, judge, marked=marked)
                 if verdict is not None and verdict.safe:
                     refuse_other_program(pid, mark)
                     with RemoteThread(tid, memory, own_stack=True, seconds=CALL_SECONDS) as thread:
@@ -156,17 +159,25 @@ def _is_stopped(pid: int) -> bool:
     return any(thread_state(pid, tid) == "T" for tid in threads_of(pid))
 
 
-def _run_to_safe_place(tid: int, registers: ptrace.Registers, judge: Judge) -> Verdict | None:
+def _run_to_safe_place(tid: int, registers: ptrace.Registers, judge: Judge, *, marked: bool) -> Verdict | None:
     """Let a stopped thread run until it has left the loader and the allocator, for a while; then it is stopped.
 
-    None if it has ended on the way.
+    None if it has ended on the way. It is looked at again and again; where that has not helped, ``marked``, it is
+    stopped by a debug register where it returns to. That outlives us: should we be killed then, so would the process.
     """
     deadline = time.monotonic() + _RETURN_SECONDS
     verdict = judge(registers)
-    # The kernel forces the signal of a mark: where it is ignored or blocked, its disposition would be lost.
-    if ignores(tid, signal.SIGTRAP) or ptrace.get_signal_mask(tid) & 1 << signal.SIGTRAP - 1:
-        return verdict
     try:
+        if not marked:
+            while not verdict.safe and time.monotonic() < deadline:
+                ptrace.cont(tid)
+                time.sleep(_SOME_TIME)
+                ptrace.stop(tid)
+                verdict = judge(ptrace.get_registers(tid))
+            return verdict
+        # The kernel forces the signal of a mark: where it is ignored or blocked, its disposition would be lost.
+        if ignores(tid, signal.SIGTRAP) or ptrace.get_signal_mask(tid) & 1 << signal.SIGTRAP - 1:
+            return verdict
         while not verdict.safe and verdict.returns_to and time.monotonic() < deadline:
             if not ptrace.can_stop_at(tid, verdict.returns_to):
                 break
@@ -177,7 +188,7 @@ def _run_to_safe_place(tid: int, registers: ptrace.Registers, judge: Judge) -> V
             if not arrived:
                 break
             verdict = judge(ptrace.get_registers(tid))
-    except ProcessLookupError:
+    except (ProcessLookupError, ptrace.TraceeEnded):
         return None
     return verdict
 

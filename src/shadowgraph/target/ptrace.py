@@ -99,6 +99,15 @@ class Registers(ctypes.Structure):
     r8: int
     r9: int
     r10: int
+    r12: int
+    r13: int
+    r14: int
+    rbx: int
+    rbp: int
+    cs: int
+    ss: int
+    fs: int
+    gs: int
     orig_rax: int
     eflags: int
     fs_base: int

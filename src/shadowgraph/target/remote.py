@@ -4,10 +4,14 @@ Everything of the thread is saved and put back: general registers with orig_rax 
 system call would leak into the program as an errno), the whole extended state at the size the kernel names, and the
 signal mask, since a handler must not run on a borrowed stack.
 
-Ends are noticed by system call stops, never by a fault or a breakpoint: the kernel forces those signals, and a forced
-signal that the program ignores or blocks loses its disposition (signal(7), kernel/signal.c: force_sig_info_to_task).
-Where SIGTRAP is not ignored, and need not be blocked for a while, a debug register may do the same with one stop only:
-among hundreds of busy threads each stop costs the time that they take in turn.
+Should we die meanwhile, the thread finds back by itself (way_home.py). So nothing is asked of the kernel that would
+outlive us: no debug register, no single step.
+
+The end of a call is noticed by a signal that the thread sends itself, one that the program neither handles nor blocks
+and that does nothing by default: only a tracer sees it. Where there is no such signal, by stops at system calls; each
+stop costs much time where hundreds of busy threads take turns. Never by a fault or a breakpoint: the kernel forces
+those signals, and a forced signal that the program ignores or blocks loses its disposition (signal(7), kernel/signal.c:
+force_sig_info_to_task).
 """
 
 from __future__ import annotations
@@ -19,24 +23,23 @@ from types import TracebackType
 from typing import NoReturn
 
 from shadowgraph.errors import StartError
-from shadowgraph.target import ptrace
+from shadowgraph.target import ptrace, way_home
 from shadowgraph.target.memory import AT_HWCAP2, Memory, read_auxiliary_vector, read_mappings
 from shadowgraph.target.shadow_stack import has_shadow_stack
-from shadowgraph.target.status import ignores, is_there
+from shadowgraph.target.status import read_status
 
 __all__ = ["RemoteThread", "undisturbed"]
 
-_SYSCALL_INSTRUCTION = b"\x0f\x05"
-_ENDLESS_JUMP = b"\xeb\xfe"
 _RED_ZONE = 128
 _STACK_SIZE = 256 << 10
-_SYS_MMAP, _SYS_MUNMAP = 9, 11
+_SYS_MMAP, _SYS_MUNMAP, _SYS_TGKILL = 9, 11, 234
 _PRIVATE_ANONYMOUS = 0x02 | 0x20
-_TRAP_BIT = 1 << (signal.SIGTRAP - 1)
 _ALL_SIGNALS = 0xFFFF_FFFF_FFFF_FFFF
 _NO_SYSTEM_CALL = 0xFFFF_FFFF_FFFF_FFFF
 _DIRECTION_FLAG = 0x400
 _HWCAP2_FSGSBASE = 2  # arch/x86/include/uapi/asm/hwcap2.h
+_USELESS_SIGNALS = (signal.SIGURG, signal.SIGWINCH, signal.SIGCHLD)  # ignored by default (signal(7))
+_FRAME_TOKEN = 1 << 63  # on a shadow stack: here begins a signal handler (arch/x86/kernel/shstk.c)
 
 # Waiting in these ends with EINTR whenever the thread is stopped, be it without any signal (signal(7), last section);
 # all others are restarted by the kernel. It does so before anything was done, so that they can be made again. A time
@@ -67,37 +70,44 @@ class RemoteThread:
         self.memory = memory
         self._seconds = seconds
         self._own_stack = 0 if own_stack else None
-        # Where a call returns to, to be stopped there. Should that fail, the thread stays there until its time is over.
-        marked = own_stack and not ignores(memory.pid, signal.SIGTRAP)
-        self._mark = _find_code(memory, _ENDLESS_JUMP) if marked else 0
-        self._syscall_address = _find_system_call_instruction(memory)
 
     def __enter__(self) -> RemoteThread:
         self._registers = ptrace.get_registers(self.tid)
         undisturbed(self._registers)
         self._extended = ptrace.get_extended_state(self.tid)
         self._mask = ptrace.get_signal_mask(self.tid)
-        if self._mark and not ptrace.can_stop_at(self.tid, self._mark):
-            self._mark = 0
-        ptrace.set_signal_mask(self.tid, _ALL_SIGNALS & ~_TRAP_BIT if self._mark else _ALL_SIGNALS)
         self._shadow_stack = ptrace.get_shadow_stack(self.tid) if has_shadow_stack(self.tid) else 0
+        mappings = read_mappings(self.memory.pid)
+        self._code = way_home.find_code(self.memory, mappings)
+        self._ids, self._sign = self._find_sign()
+        self._frame = way_home.frame_below(self._registers, mappings)
         self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
-        if self._own_stack is not None:
+        if self._frame:
+            self._write_frame()
+            self._bottom = self._frame - 64
+            self._go_home()
+        ptrace.set_signal_mask(self.tid, _ALL_SIGNALS & ~(1 << self._sign >> 1))
+        if self._own_stack is not None or not self._frame:
             self._own_stack = self.system_call(_SYS_MMAP, 0, _STACK_SIZE, 3, _PRIVATE_ANONYMOUS, -1, 0)
             self._bottom = self._own_stack + _STACK_SIZE
+        if not self._frame:  # from here on at least
+            self._bottom = self._frame = (self._bottom - way_home.SPACE) & ~63
+            self._write_frame()
+            self._go_home()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Put everything back, the registers last: what they are now leads home."""
         try:
             if self._own_stack:
                 self.system_call(_SYS_MUNMAP, self._own_stack, _STACK_SIZE)
             if self._shadow_stack:
                 ptrace.set_shadow_stack(self.tid, self._shadow_stack)
             ptrace.set_extended_state(self.tid, self._extended)
-            ptrace.set_registers(self.tid, self._registers)
             ptrace.set_signal_mask(self.tid, self._mask)
+            ptrace.set_registers(self.tid, self._registers)
         except (ProcessLookupError, StartError):  # it has ended
             if kind is None:
                 raise
@@ -119,64 +129,90 @@ class RemoteThread:
         return self._bottom
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function with up to six integer arguments; returns rax.
-
-        It returns to a system call instruction, and is stopped there before the kernel does anything.
-        """
+        """Call a function with up to six integer arguments; returns rax."""
         registers = self._with_arguments(arguments)
         registers.rsp = self._bottom - 8
         registers.rip = function
         registers.eflags &= ~_DIRECTION_FLAG  # clear at a call (System V ABI, section 3.2.1)
-        return_address = (self._mark or self._syscall_address).to_bytes(8, "little")
+        return_address = (self._code + way_home.RETURN).to_bytes(8, "little")
         self.memory.write(registers.rsp, return_address)
         if self._shadow_stack:  # its return must be to what a call has pushed
-            self.memory.write(self._shadow_stack - 8, return_address)
-            ptrace.set_shadow_stack(self.tid, self._shadow_stack - 8)
+            self.memory.write(self._shadow_stack - 16, return_address)
+            ptrace.set_shadow_stack(self.tid, self._shadow_stack - 16)
         ptrace.set_registers(self.tid, registers)
-        if self._mark:
-            return self._run_to_mark()
-        entering = True
-        while True:
-            self._to_system_call_stop()
-            registers = ptrace.get_registers(self.tid)
-            if entering and registers.rsp == self._bottom and registers.rip == self._syscall_address + 2:
-                break
-            entering = not entering
-        result = registers.orig_rax  # what rax was when the instruction was reached
-        self._leave_system_call(registers)
-        return result
+        return self._run_to_end()
 
     def system_call(self, number: int, *arguments: int) -> int:
         """Make a system call; returns its result, or raises OSError."""
         registers = self._with_arguments(arguments)
-        registers.rip = self._syscall_address
+        registers.rip = self._code
         registers.rax = number
         registers.r10 = registers.rcx
         ptrace.set_registers(self.tid, registers)
-        self._to_system_call_stop()
-        self._to_system_call_stop()
-        result = ptrace.get_registers(self.tid).rax
+        result = self._run_to_end()
         if result > 0xFFFF_FFFF_FFFF_F000:
             code = (1 << 64) - result
             raise OSError(code, os.strerror(code))
         return result
 
-    def _run_to_mark(self) -> int:
+    # --- the way home ---
+
+    def _find_sign(self) -> tuple[tuple[int, int], int]:
+        """The thread as it knows itself, its process and its number, and the signal that tells of an end; 0: none."""
+        process, thread = read_status(self.memory.pid) or {}, read_status(self.tid) or {}
+        ids = [int(status.get("NSpid", "0").split()[-1]) for status in (process, thread)]
+        taken = self._mask | int(thread.get("SigCgt", "0"), 16)
+        sign = next((number for number in _USELESS_SIGNALS if not taken >> (number - 1) & 1), 0)
+        return (ids[0], ids[1]), sign if all(ids) else 0
+
+    def _write_frame(self) -> None:
+        frame = way_home.make_frame(self._frame, self._code, self._registers, self._extended, self._mask)
+        self.memory.write(self._frame, frame)
+        if self._shadow_stack:
+            self.memory.write(self._shadow_stack - 8, (self._shadow_stack | _FRAME_TOKEN).to_bytes(8, "little"))
+
+    def _go_home(self) -> None:
+        """From here on, whenever we die, the thread returns by its frame."""
+        registers = self._registers.copy()
+        way_home.lead_home(registers, self._code, self._frame)
+        ptrace.set_registers(self.tid, registers)
+        if self._shadow_stack:
+            ptrace.set_shadow_stack(self.tid, self._shadow_stack - 8)
+
+    def _with_arguments(self, arguments: tuple[int, ...]) -> ptrace.Registers:
+        registers = self._registers.copy()
+        way_home.lead_home(registers, self._code, self._frame)
+        (registers.r12, registers.r13), registers.r14 = self._ids, self._sign
+        for name, value in zip(("rdi", "rsi", "rdx", "rcx", "r8", "r9"), arguments, strict=False):
+            setattr(registers, name, value & 0xFFFF_FFFF_FFFF_FFFF)
+        return registers
+
+    # --- to the end of a call ---
+
+    def _run_to_end(self) -> int:
         deadline = None if self._seconds is None else time.monotonic() + self._seconds
-        ptrace.stop_at(self.tid, self._mark)
-        number = 0
-        try:
-            while True:
-                ptrace.cont(self.tid, number)
-                number = self._look_at(self._wait(deadline))
-                registers = ptrace.get_registers(self.tid)
-                if number == signal.SIGTRAP and registers.rip == self._mark:
-                    return registers.rax
-                if number not in (0, signal.SIGSTOP) and not self._was_pending(number):
-                    self._fail(number)
-        finally:
-            if is_there(self.tid):
-                ptrace.stop_at(self.tid, 0)
+        end, number = self._code + way_home.END, 0
+        go_on = ptrace.cont if self._sign else ptrace.cont_to_system_call
+        while True:
+            go_on(self.tid, number)
+            number = self._look_at(self._wait(deadline))
+            registers = ptrace.get_registers(self.tid)
+            if registers.rip == end and number == (self._sign or ptrace.SYSTEM_CALL_STOP):
+                break
+            if number == ptrace.SYSTEM_CALL_STOP:
+                number = 0
+            elif number not in (0, signal.SIGSTOP, self._sign) and not self._was_pending(number):
+                self._fail(number)
+        if not self._sign and registers.orig_rax == _SYS_TGKILL:
+            self._leave_system_call(registers)
+        return registers.rbp
+
+    def _leave_system_call(self, registers: ptrace.Registers) -> None:
+        """Make nothing of the system call that the thread is about to enter."""
+        registers.orig_rax = _NO_SYSTEM_CALL
+        ptrace.set_registers(self.tid, registers)
+        ptrace.cont_to_system_call(self.tid)
+        self._look_at(self._wait(None))
 
     def _look_at(self, status: int) -> int:
         """The signal that has stopped the thread; 0 for another stop."""
@@ -187,9 +223,9 @@ class RemoteThread:
     def _was_pending(self, number: int) -> bool:
         """Whether a signal is the program's own that was pending before: it goes back to wait until it is let through.
 
-        A fault that the thread had just made when it was stopped is blocked while it is borrowed. But when a mark is
-        reached, whose SIGTRAP is not blocked, the kernel takes the first synchronous signal of the queue, blocked or
-        not (dequeue_synchronous_signal in kernel/signal.c); given back while it is blocked, it is queued again. The
+        A fault that the thread had just made when it was stopped is blocked while it is borrowed. But when a signal
+        comes that is not, the kernel takes the first synchronous one of the queue, blocked or not
+        (dequeue_synchronous_signal in kernel/signal.c); given back while it is blocked, it is queued again. The
         signal of a fault that is made now would have been unblocked by the kernel.
         """
         return bool(ptrace.get_signal_mask(self.tid) >> (number - 1) & 1)
@@ -198,31 +234,6 @@ class RemoteThread:
         # All signals are blocked, so this one was forced: the code that runs has failed.
         at = ptrace.get_registers(self.tid).rip
         raise StartError(f"process {self.memory.pid}: a function called in it failed at {at:#x} (signal {number})")
-
-    def _with_arguments(self, arguments: tuple[int, ...]) -> ptrace.Registers:
-        registers = self._registers.copy()
-        registers.orig_rax = _NO_SYSTEM_CALL  # nothing for the kernel to restart
-        for name, value in zip(("rdi", "rsi", "rdx", "rcx", "r8", "r9"), arguments, strict=False):
-            setattr(registers, name, value & 0xFFFF_FFFF_FFFF_FFFF)
-        return registers
-
-    def _leave_system_call(self, registers: ptrace.Registers) -> None:
-        """Make nothing of the system call that the thread is about to enter."""
-        registers.orig_rax = _NO_SYSTEM_CALL
-        ptrace.set_registers(self.tid, registers)
-        self._to_system_call_stop()
-
-    def _to_system_call_stop(self) -> None:
-        deadline = None if self._seconds is None else time.monotonic() + self._seconds
-        number = 0
-        while True:
-            ptrace.cont_to_system_call(self.tid, number)
-            status = self._wait(deadline)
-            number = self._look_at(status)
-            if number == ptrace.SYSTEM_CALL_STOP:
-                return
-            if number not in (0, signal.SIGSTOP):
-                self._fail(number)
 
     def _wait(self, deadline: float | None) -> int:
         if deadline is None:
@@ -257,24 +268,3 @@ def undisturbed(registers: ptrace.Registers) -> bool:
         return False
     registers.rax = _RESTART_UNLESS_HANDLED
     return True
-
-
-def _find_system_call_instruction(memory: Memory) -> int:
-    address = _find_code(memory, _SYSCALL_INSTRUCTION)
-    if not address:
-        raise StartError(f"process {memory.pid}: no system call instruction found in its memory")
-    return address
-
-
-def _find_code(memory: Memory, code: bytes) -> int:
-    """These bytes in executable memory, be they in the middle of another instruction; 0 if they are nowhere."""
-    candidates = [mapping for mapping in read_mappings(memory.pid) if "x" in mapping.permissions]
-    candidates.sort(key=lambda mapping: mapping.path != "[vdso]" and "libc" not in mapping.path)
-    for mapping in candidates:
-        try:
-            place = memory.read(mapping.start, mapping.end - mapping.start).find(code)
-        except OSError:  # [vsyscall] cannot be read
-            continue
-        if place >= 0:
-            return mapping.start + place
-    return 0

@@ -38,10 +38,12 @@ class SavedContext:
 
 
 def find_restorers(memory: Memory, mappings: list[Mapping]) -> list[int]:
-    """Where in the files of a process signal handlers may return to."""
+    """Where in the code of a process signal handlers may return to, and threads whose borrower has died."""
     found = []
     for mapping in mappings:
-        if "x" not in mapping.permissions or not mapping.path.startswith("/"):
+        if "x" not in mapping.permissions or not mapping.path.startswith(
+            ("/", "[vdso]")
+        ):  # for the latter see way_home.py
             continue
         try:
             data = memory.read(mapping.start, mapping.end - mapping.start)

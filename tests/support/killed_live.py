@@ -1,0 +1,81 @@
+"""A controller of live users that is killed with SIGKILL at a chosen moment of its work.
+
+Moments are counted in what it does to the program: requests to the kernel about its threads, writes to its memory, and
+steps in the registry of users. There is one before and one behind each of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["run_controller"]
+
+_COUNT = struct.Struct("<Q")
+
+
+def run_controller(work: Callable[[], None], moment: int) -> int:
+    """Do some work in a process of its own, which is killed at a moment (0: never); how many moments it has seen."""
+    shared = mmap.mmap(-1, _COUNT.size)
+    child = os.fork()
+    if not child:
+        try:
+            _watch(_Moments(shared, moment))
+            work()
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(3)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    (seen,) = _COUNT.unpack(shared[:])
+    assert status == (-signal.SIGKILL if moment and seen >= moment else 0)
+    return int(seen)
+
+
+class _Moments:
+    """Counts, in memory that outlives this process."""
+
+    def __init__(self, shared: mmap.mmap, moment: int) -> None:
+        self._shared, self._moment = shared, moment
+
+    def pass_one(self) -> None:
+        """The next moment has come."""
+        (seen,) = _COUNT.unpack(self._shared[:])
+        self._shared[:] = _COUNT.pack(seen + 1)
+        if seen + 1 == self._moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _watch(moments: _Moments) -> None:
+    from shadowgraph.agent.registry import Registry
+    from shadowgraph.target import memory, ptrace
+
+    for owner, name in (
+        (ptrace, "_request"),
+        (memory.Memory, "write"),
+        (Registry, "_set_bit"),
+        (Registry, "_lead"),
+        (Registry, "_write_user"),
+        (Registry, "_append_order"),
+        (Registry, "_take_off"),
+    ):
+        setattr(owner, name, _counted(getattr(owner, name), moments))
+
+
+def _counted(function: Callable[..., Any], moments: _Moments) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def counted(*arguments: Any, **named: Any) -> Any:
+        moments.pass_one()
+        result = function(*arguments, **named)
+        moments.pass_one()
+        return result
+
+    return counted
