@@ -219,6 +219,14 @@ def say_attaching(program: Path, times: int) -> None:
     say_times("detaching", went)
 
 
+def came_and_went(target: live.Target, functions: list[str]) -> float:
+    """Seconds that it takes to register a counter."""
+    user = live.Counter(functions)
+    seconds = timed(lambda: target.register(user))
+    user.unregister()
+    return seconds
+
+
 def say_many(number: int) -> None:
     """A user on many functions that nobody has hooked yet, in a program that is in them all the time."""
     with Served(build_many(number)) as served, live.attach(served.pid) as target:
@@ -231,12 +239,18 @@ def say_many(number: int) -> None:
         while not sum(row["count"] for row in second.totals().values()):
             assert served.ask("watch"), "the program goes on"
         assert len(user.counts()) == number
+        new = {
+            "named exactly": [came_and_went(target, [f"function_{one}"]) for one in range(100, 130)],
+            "by a glob": [came_and_went(target, [f"function_{one}*"]) for one in range(100, 130)],
+        }
     say(
         f"registering a user on {number:,} new functions",
         {"seconds": seconds, "stopped_ms": gaps["total_ms"], "longest_stop_ms": gaps["longest_ms"]},
         target={"seconds": 2.0, "stopped_ms": 100.0},
     )
     say(f"registering a second one on {number:,} hooked functions", {"ms": again * 1e3})
+    for how, times in new.items():
+        say_times(f"registering on some of them, {how}, for the first time", times, 1.0)
 
 
 def main() -> None:

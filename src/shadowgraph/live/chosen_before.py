@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from shadowgraph.live.numbers import wanted
 from shadowgraph.ops.choices import Chosen
+from shadowgraph.ops.entering import choose_again
+from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.selection import Selection
 
 __all__ = ["ChosenBefore", "Found"]
@@ -28,26 +33,60 @@ class Found:
         return cls(chosen, *wanted(chosen))
 
 
-@dataclass
 class ChosenBefore:
-    """Results by selection, for as long as the process has the same code mapped."""
+    """Results by selection, and the number of each function in them, while the process has the same code mapped."""
 
-    _code: str = ""
-    _found: dict[tuple[str, str], Found] = field(default_factory=dict)
+    def __init__(self, known_modules: KnownModules) -> None:
+        self._known_modules = known_modules
+        self._forget("")
+
+    def _forget(self, code: str) -> None:
+        self._code = code
+        self._found: dict[tuple[str, str], Found] = {}
+        self._numbers: dict[str, npt.NDArray[np.int64]] = {}  # by row, 0: not hooked by us; by module path
+        self._last: Chosen | None = None
 
     def get(self, pid: int, selection: Selection) -> Found | None:
-        """What was found before for such a selection, None if that is not known or may have changed."""
-        if _code_of(pid) != self._code:
-            self._found.clear()
-        return self._found.get(_key(selection))
+        """What such a selection chooses, if that is hooked already; None if that is not known or may have changed."""
+        code = _code_of(pid)
+        if code != self._code:
+            self._forget(code)
+            return None
+        return self._found.get(_key(selection)) or self._put_together(selection)
 
     def put(self, pid: int, selection: Selection, found: Found) -> None:
         """Everything of it is hooked now."""
         code = _code_of(pid)
         if code != self._code:
-            self._found.clear()
-            self._code = code
+            self._forget(code)
         self._found[_key(selection)] = found
+        if found.chosen is None:
+            return
+        self._last = found.chosen
+        for path, choice in found.chosen.choices.items():
+            numbers = self._numbers.setdefault(path, np.zeros(len(choice.known.functions), np.int64))
+            rows = np.fromiter(choice.numbers, np.int64, len(choice.numbers))
+            numbers[rows] = np.fromiter(choice.numbers.values(), np.int64, len(rows))
+
+    def _put_together(self, selection: Selection) -> Found | None:
+        """A choice all of whose functions have been hooked for others."""
+        if self._last is None:
+            return None
+        choices = choose_again(self._last, selection, self._known_modules)
+        hooked = False
+        for path, choice in choices.items():
+            rows = np.fromiter(choice.flags, np.int64, len(choice.flags))
+            if not len(rows):
+                continue
+            rows = rows[choice.known.plan(rows).hookable[rows]]
+            numbers = self._numbers[path][rows] if path in self._numbers else np.zeros(len(rows), np.int64)
+            if not numbers.all():
+                return None
+            choice.numbers = dict(zip(rows.tolist(), numbers.tolist(), strict=True))
+            hooked = hooked or len(rows) > 0
+        if not hooked or len(selection.matched) < len(selection.rules):
+            return None  # there is something to be said of it
+        return Found.of(replace(self._last, choices=choices))
 
 
 def _key(selection: Selection) -> tuple[str, str]:

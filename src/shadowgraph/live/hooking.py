@@ -55,7 +55,7 @@ class Hooking:
         self.agent: Agent | None = None
         self.registry: Registry | None = None
         self.notes: list[str] = []
-        self._before = ChosenBefore()
+        self._before = ChosenBefore(self.known_modules)
 
     def find(self, selection: Selection, *, in_use: bool) -> Found:
         """The functions of a selection, hooked. ``in_use``: while users of ours are on, what was hooked stays so."""
@@ -166,7 +166,7 @@ class Hooking:
         """The process has this agent."""
         self.agent = agent
         self.registry = Registry(agent.arena, agent.zones)
-        self._before = ChosenBefore()  # functions have other numbers in another arena
+        self._before = ChosenBefore(self.known_modules)  # functions have other numbers in another arena
 
     # --- users ---
 

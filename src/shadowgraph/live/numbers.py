@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from shadowgraph.agent import layout
 from shadowgraph.agent.registry import Registry
 from shadowgraph.ops.choices import Chosen
@@ -24,12 +27,13 @@ class LiveNumbers:
         """Modules need no numbers here."""
         return 0
 
-    def function(self, path: str, address: int, name: str, size: int) -> int:
-        """The next number."""
+    def functions(self, path: str, addresses: list[int], names: list[str], sizes: list[int]) -> npt.NDArray[np.int64]:
+        """The next numbers."""
+        count = len(addresses)
         if self.registry is not None:
-            return int(self.registry.number_functions(1)[0])
-        self._next += 1
-        return self._next - 1
+            return self.registry.number_functions(count)
+        self._next += count
+        return np.arange(self._next - count, self._next)
 
     def adopt(self, number: int, path: str, address: int, name: str, size: int) -> None:
         """Others have hooked the function: what it is called is known by its row."""
@@ -39,9 +43,11 @@ def wanted(chosen: Chosen) -> tuple[dict[int, str], set[int]]:
     """The functions to be on, with their labels, and those of them of which only calls from the executable count."""
     labels, callers = {}, set()
     for choice in chosen.choices.values():
+        module, table = choice.module.name, choice.known.functions
+        names = table.preferred_names if len(choice.numbers) > len(table) // 4 else None
         for row, number in choice.numbers.items():
-            name = choice.names.get(row) or choice.known.functions.name(row)
-            labels[number] = f"{choice.module.name}!{name}"
+            name = choice.names.get(row) or (names[row] if names is not None else table.name(row))
+            labels[number] = f"{module}!{name}"
             if choice.flags[row] & layout.FLAG_CALLER:
                 callers.add(number)
     return labels, callers

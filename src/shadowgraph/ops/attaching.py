@@ -321,11 +321,11 @@ def prepare(
             _clear_leftovers(pid, memory, module, stops)
         # Chosen twice: what has to be called in the process is found out first, and called at one stop.
         asked: dict[int, int] = {}
-        choose(memory, lambda address: asked.setdefault(address, 0), selection, known_modules, follow=follow)
+        chosen = choose(memory, lambda address: asked.setdefault(address, 0), selection, known_modules, follow=follow)
         if asked:
             with borrowed(pid, memory, mark, stops) as thread:
                 asked = {address: thread.call(address) for address in asked}
-        chosen = choose(memory, lambda address: asked.get(address, 0), selection, known_modules, follow=follow)
+            chosen = choose(memory, lambda address: asked.get(address, 0), selection, known_modules, follow=follow)
         refused: dict[Reason, int] = {}
         known = Registry(joined.arena, joined.zones).known() if joined is not None else None
         requests = [

@@ -54,9 +54,13 @@ class EnteredProcess:
 
 @dataclass
 class Chosen:
-    """What is wanted of a process, by module path, and where the text of its executable is."""
+    """What is wanted of a process, by module path, and where the text of its executable is.
+
+    ``imports`` are the library functions that the executable imports: name, module and row.
+    """
 
     modules: list[Module]
     executable: Module
     caller: tuple[int, int]
     choices: dict[str, Choice]
+    imports: list[tuple[str, Module, int]] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -31,6 +31,7 @@ from shadowgraph.target.remote import RemoteThread
 
 __all__ = [
     "choose",
+    "choose_again",
     "complete",
     "enter",
     "hook_modules",
@@ -112,10 +113,23 @@ def choose(
             choice = _choose_in(module, known_modules.get(module), selection, is_executable=module is executable)
             if choice.flags:
                 choices[module.path] = choice
+    imports = []
     if selection.libcalls != LibraryCalls.NONE:
-        _choose_imports(memory, call, modules, executable, selection, known_modules, choices)
+        imports = list(_resolved_imports(memory, call, modules, executable, known_modules))
+        _choose_imports(imports, selection, known_modules, choices)
     _add_own_hooks(choices, modules, known_modules, follow=follow)
-    return Chosen(modules, executable, (low, high - low), choices)
+    return Chosen(modules, executable, (low, high - low), choices, imports)
+
+
+def choose_again(chosen: Chosen, selection: Selection, known_modules: KnownModules) -> dict[str, Choice]:
+    """What a selection chooses in a process that has loaded nothing since something was chosen; no own hooks."""
+    choices = {}
+    for module in chosen.modules:
+        is_executable = module is chosen.executable
+        if not is_agent(module) and (is_executable or selection.touches(module.name)):
+            choices[module.path] = _choose_in(module, known_modules.get(module), selection, is_executable=is_executable)
+    _choose_imports(chosen.imports, selection, known_modules, choices)
+    return choices
 
 
 def _executable(pid: int, modules: list[Module]) -> Module:
@@ -135,24 +149,19 @@ def _choose_in(module: Module, known: KnownModule, selection: Selection, *, is_e
     if not selection.rules:
         choice.flags = dict.fromkeys(range(len(functions)) if default else (), flags)
         return choice
-    for row in range(len(functions)):
-        if selection.wants(module.name, known.names(row), default=default):
-            choice.flags[row] = flags
+    wanted = known.name_index.wanted(selection, module.name, default=default)
+    choice.flags = dict.fromkeys(np.flatnonzero(wanted).tolist(), flags)
     return choice
 
 
-def _choose_imports(
+def _resolved_imports(
     memory: Memory,
     call: Callable[[int], int],
     modules: list[Module],
     executable: Module,
-    selection: Selection,
     known_modules: KnownModules,
-    choices: dict[str, Choice],
-) -> None:
-    """The library functions that the executable imports, where the loader has bound or will bind them."""
-    flags = layout.FLAG_CALLER if selection.libcalls == LibraryCalls.DIRECT else 0
-    default = selection.everything or not selection.starts_empty
+) -> Iterator[tuple[str, Module, int]]:
+    """The library functions that the executable imports, where the loader has bound or will bind them, by name."""
     order = _search_order(executable, modules, known_modules)
     known = known_modules.get(executable)
     bias = known.bias(executable)
@@ -169,14 +178,26 @@ def _choose_imports(
         if row >= 0 and target.functions.is_ifunc[row]:
             address = call(address)
             row = _row_at(target, address - target.bias(module))
-        if row < 0 or module is executable or is_agent(module):
-            continue
-        names = [imported.name, *target.names(row)] if selection.rules else ()
+        if row >= 0 and module is not executable and not is_agent(module):
+            yield imported.name, module, row
+
+
+def _choose_imports(
+    imports: list[tuple[str, Module, int]],
+    selection: Selection,
+    known_modules: KnownModules,
+    choices: dict[str, Choice],
+) -> None:
+    flags = layout.FLAG_CALLER if selection.libcalls == LibraryCalls.DIRECT else 0
+    default = selection.everything or not selection.starts_empty
+    for name, module, row in imports:
+        target = known_modules.get(module)
+        names = [name, *target.names(row)] if selection.rules else ()
         if not selection.wants(module.name, names, default=default):
             continue
         choice = choices.setdefault(module.path, Choice(module, target))
         choice.flags.setdefault(row, flags)
-        choice.names.setdefault(row, imported.name)
+        choice.names.setdefault(row, name)
 
 
 def _search_order(executable: Module, modules: list[Module], known_modules: KnownModules) -> list[Module]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.registry import Registry
@@ -23,8 +26,8 @@ class Numbers(Protocol):
         """The number of a module."""
         ...
 
-    def function(self, path: str, address: int, name: str, size: int) -> int:
-        """The number of a function of a module that has one, by its image address; 1 or more."""
+    def functions(self, path: str, addresses: list[int], names: list[str], sizes: list[int]) -> npt.NDArray[np.int64]:
+        """The numbers of functions of a module that has one, by their image addresses; 1 or more."""
         ...
 
     def adopt(self, number: int, path: str, address: int, name: str, size: int) -> None:
@@ -64,6 +67,11 @@ class FunctionIds:
             self._ids[key] = known
             self.new_functions.append((known, name, self.modules[path], address, size))
         return known
+
+    def functions(self, path: str, addresses: list[int], names: list[str], sizes: list[int]) -> npt.NDArray[np.int64]:
+        """The numbers of many of them."""
+        rows = zip(addresses, names, sizes, strict=True)
+        return np.array([self.function(path, address, name, size) for address, name, size in rows], np.int64)
 
     def adopt(self, number: int, path: str, address: int, name: str, size: int) -> None:
         """A function has this number already, by others who have hooked it."""

@@ -22,6 +22,7 @@ from shadowgraph.image import (
 )
 from shadowgraph.image.stored_functions import function_columns, functions_from
 from shadowgraph.ops.module_cache import Identity, ModuleCache, identify
+from shadowgraph.ops.name_index import NameIndex
 from shadowgraph.ops.selection import without_parameters
 from shadowgraph.patch import ModulePlan
 from shadowgraph.patch.stored_plan import plan_columns, plan_from
@@ -96,6 +97,19 @@ class KnownModule:
         """One name of each function, readable and without parameters."""
         readable, names = self._readable, enumerate(self.functions.preferred_names)
         return [readable[row][1] if row in readable else name for row, name in names]
+
+    @cached_property
+    def name_index(self) -> NameIndex:
+        """All that :meth:`names` has of all functions."""
+        functions = self.functions
+        single = functions.aliases.single_names()
+        names = [
+            (name, row)
+            for row in range(len(functions))
+            for name in ([single[row]] if single[row] else functions.names(row))
+        ]
+        names += [(name, row) for row, readable in self._readable.items() for name in readable]
+        return NameIndex(len(functions), names)
 
     @cached_property
     def _readable(self) -> dict[int, tuple[str, str]]:

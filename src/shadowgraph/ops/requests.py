@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -69,12 +69,13 @@ def _new_rows(
     bias, path = choice.known.bias(choice.module), choice.module.path
     numbers = [known.get(address + bias, 0) for address in plan.patch_address[rows].tolist()]
     table = choice.known.functions
+    names = _names(choice, rows)
     ids.module(path, choice.module.name)
     for row, number in zip(rows.tolist(), numbers, strict=True):
         flags = choice.flags[row]
         if number and not flags & layout.FLAG_SILENT:
             choice.numbers[row] = number
-            name = choice.names.get(row) or table.name(row)
+            name = names(row)
             ids.adopt(number, path, int(table.start[row]), name, int(table.size[row]))
         if number:
             choice.present[number] = flags & ~(layout.FLAG_SILENT | layout.FLAG_CALLER)
@@ -100,13 +101,15 @@ def _number(choice: Choice, rows: npt.NDArray[np.int64], ids: Numbers) -> npt.ND
     """The ids of these rows."""
     table, module = choice.known.functions, choice.module
     ids.module(module.path, module.name)
-    starts, sizes = table.start[rows].tolist(), table.size[rows].tolist()
-    names = table.preferred_names if len(rows) > len(table) // 4 else None
-    numbers = np.empty(len(rows), np.int64)
-    for index, row in enumerate(rows.tolist()):
-        name = choice.names.get(row) or (names[row] if names is not None else table.name(row))
-        numbers[index] = ids.function(module.path, starts[index], name, sizes[index])
-    return numbers
+    names = map(_names(choice, rows), rows.tolist())
+    return ids.functions(module.path, table.start[rows].tolist(), list(names), table.size[rows].tolist())
+
+
+def _names(choice: Choice, rows: npt.NDArray[np.int64]) -> Callable[[int], str]:
+    """What to call each of these rows."""
+    table, own = choice.known.functions, choice.names
+    all_names = table.preferred_names if len(rows) > len(table) // 4 else None
+    return lambda row: own.get(row) or (all_names[row] if all_names is not None else table.name(row))
 
 
 def _values(

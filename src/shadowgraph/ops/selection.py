@@ -31,13 +31,17 @@ class LibraryCalls:
 
 @dataclass(frozen=True)
 class Rule:
-    """Includes or excludes the functions whose module and name match. ``module_text`` is the pattern for modules."""
+    """Includes or excludes the functions whose module and name match.
+
+    ``module_text`` is the pattern for modules, ``function_text`` that for functions.
+    """
 
     include: bool
     module: Matcher | None
     function: Matcher
     text: str
     module_text: str = ""
+    function_text: str = "*"
 
     def wants_module(self, name: str) -> bool:
         """Whether the rule can match in a module at all."""
@@ -93,8 +97,8 @@ def function_rule(text: str, *, include: bool) -> Rule:
     """The rule of --function and --not: `pattern` or `module!pattern`."""
     if "!" in text and not text.startswith("re:"):
         module, _, function = text.partition("!")
-        return Rule(include, _matcher(module), _matcher(function), text, module)
-    return Rule(include, None, _matcher(text), text)
+        return Rule(include, _matcher(module), _matcher(function), text, module, function)
+    return Rule(include, None, _matcher(text), text, "", text)
 
 
 def module_rule(text: str) -> Rule:
