@@ -170,6 +170,17 @@ static inline struct sg_frame *sg_block_frames(uint32_t block)
     return sg_frames + block * SG_BLOCK_FRAMES;
 }
 
+/* For a race detector, which knows neither membarrier nor who learns of a thread's end from the kernel (tests/support/race). */
+#ifdef __SANITIZE_THREAD__
+void __tsan_release(void *word);
+void __tsan_acquire(void *word);
+#define SG_BEFORE(word) __tsan_release(word)
+#define SG_BEHIND(word) __tsan_acquire(word)
+#else
+#define SG_BEFORE(word) ((void)0)
+#define SG_BEHIND(word) ((void)0)
+#endif
+
 static inline int sg_swap(uint32_t *word, uint32_t old, uint32_t new)
 {
     return __atomic_compare_exchange_n(word, &old, new, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);

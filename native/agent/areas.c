@@ -28,6 +28,11 @@ static struct area *area_of(const struct sg_frame *frame)
     return (struct area *)(areas + (uint64_t)(frame - sg_frames) * AREA_SIZE);
 }
 
+static int have_areas(void)
+{
+    return __atomic_load_n(&areas, __ATOMIC_ACQUIRE) != 0;
+}
+
 static int make_areas(void)
 {
     uint64_t signals = sg_lock();
@@ -43,7 +48,7 @@ static int make_areas(void)
 /* A call begins: nobody has a part yet. 0 if there is no memory. */
 int sg_area_begin(struct sg_frame *frame, uint64_t epoch)
 {
-    if (!areas && !make_areas())
+    if (!have_areas() && !make_areas())
         return 0;
     struct area *area = area_of(frame);
     area->used = (sizeof(struct area) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -84,7 +89,7 @@ void sg_area_hold(struct sg_frame *frame, uint32_t user, int on)
 /* The users of whose instances a call has one, and the epoch of its entry. */
 uint64_t sg_area_holding(const struct sg_frame *frame, uint64_t *epoch)
 {
-    if (!areas)
+    if (!have_areas())
         return 0;
     *epoch = area_of(frame)->epoch;
     return area_of(frame)->holding;

@@ -25,7 +25,7 @@ static uint64_t **directory_of(struct sg_thread *thread)
 
 static int claim(uint32_t index, uint32_t from)
 {
-    return sg_pages[index].state == from && sg_swap(&sg_pages[index].state, from, SG_PAGE_CLAIMED);
+    return __atomic_load_n(&sg_pages[index].state, __ATOMIC_RELAXED) == from && sg_swap(&sg_pages[index].state, from, SG_PAGE_CLAIMED);
 }
 
 /* A page for this number: one that a dead thread has left, or a free one. 0 if there is none. */
@@ -33,7 +33,7 @@ static struct sg_page *find_page(uint32_t number)
 {
     uint32_t end = __atomic_load_n(&sg_arena->page_end, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < end; i++)
-        if (sg_pages[i].number == number && claim(i, SG_PAGE_ORPHAN))
+        if (__atomic_load_n(&sg_pages[i].number, __ATOMIC_RELAXED) == number && claim(i, SG_PAGE_ORPHAN))
             return &sg_pages[i];
     for (uint32_t i = 0; i < SG_PAGES; i++) {
         if (!claim(i, SG_PAGE_FREE))
@@ -60,9 +60,9 @@ uint64_t *sg_cell(struct sg_thread *thread, uint64_t number)
     uint64_t *cells = thread->pages ? thread->pages[at] : 0;
     struct sg_page *page = thread->pages && !cells ? find_page((uint32_t)at) : 0;
     if (page) {
-        page->number = (uint32_t)at;
-        page->thread = thread->index;
-        page->pid = thread->shared->pid;
+        __atomic_store_n(&page->number, (uint32_t)at, __ATOMIC_RELAXED);
+        __atomic_store_n(&page->thread, thread->index, __ATOMIC_RELAXED);
+        __atomic_store_n(&page->pid, thread->shared->pid, __ATOMIC_RELAXED);
         cells = thread->pages[at] = sg_cells + (uint64_t)(page - sg_pages) * SG_PAGE_CELLS;
         __atomic_store_n(&page->state, SG_PAGE_USED, __ATOMIC_RELEASE);
     }
@@ -70,11 +70,18 @@ uint64_t *sg_cell(struct sg_thread *thread, uint64_t number)
     return cells ? cells + number % SG_PAGE_CELLS : 0;
 }
 
+/* Another thread may be about to make it its own: then it is not this one's before or behind. */
+static int is_of(const struct sg_page *page, uint32_t thread, uint32_t pid)
+{
+    return __atomic_load_n(&page->state, __ATOMIC_ACQUIRE) == SG_PAGE_USED && __atomic_load_n(&page->thread, __ATOMIC_RELAXED) == thread &&
+           __atomic_load_n(&page->pid, __ATOMIC_RELAXED) == pid;
+}
+
 /* A thread is gone: what it has counted stays, and the next one that needs the same cells goes on from there. */
 void sg_cells_leave(uint32_t thread)
 {
-    uint32_t end = sg_arena->page_end, pid = sg_shared_threads[thread].pid;
+    uint32_t end = __atomic_load_n(&sg_arena->page_end, __ATOMIC_ACQUIRE), pid = sg_shared_threads[thread].pid;
     for (uint32_t i = 0; i < end; i++)
-        if (sg_pages[i].state == SG_PAGE_USED && sg_pages[i].thread == thread && sg_pages[i].pid == pid)
+        if (is_of(&sg_pages[i], thread, pid))
             __atomic_store_n(&sg_pages[i].state, SG_PAGE_ORPHAN, __ATOMIC_RELEASE);
 }

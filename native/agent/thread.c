@@ -88,7 +88,10 @@ void sg_thread_reclaim(uint32_t index)
 
 static int is_gone(const struct sg_shared_thread *shared)
 {
-    return sg_kernel3(KERNEL_tgkill, shared->pid, shared->tid, 0) == -ERROR_ESRCH;
+    int gone = sg_kernel3(KERNEL_tgkill, shared->pid, shared->tid, 0) == -ERROR_ESRCH;
+    if (gone)
+        SG_BEHIND(&sg_shared_threads[shared - sg_shared_threads].tid);
+    return gone;
 }
 
 /* Looks through the threads whose memory this is, among them clones with a process id of their own. */

@@ -263,6 +263,7 @@ static inline int begin_use(struct sg_thread *thread, uint32_t slot, uint64_t fr
 static inline void end_use(struct sg_thread *thread, const struct use *use)
 {
     thread->shared->busy_stack = use->stack;
+    SG_BEFORE(&thread->shared->busy);
     __asm__ volatile("andq %1, %0" : "+m"(thread->shared->busy) : "r"(~use->bit) : "memory", "cc");
 }
 
