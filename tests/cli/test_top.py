@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shlex
 import struct
 import termios
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
-from tests.support.live import SHADOWGRAPH
+from tests.support.live import SHADOWGRAPH, until
 from tests.support.manners import run
 from tests.support.terminal import CTRL_C, OnTerminal
 
@@ -44,6 +45,18 @@ def test_on_a_pipe_one_table_follows_the_other() -> None:
         assert 0 < counts[0] < counts[1]
         assert Seen.of(running.pid, path).code == before.code
         assert running.end() == ["wrong 0 worked 1"]
+
+
+def test_where_nothing_chosen_is_called_it_says_which_library_to_look_at_and_how() -> None:
+    command = ["/usr/bin/env", "sleep", "1000"]
+    with Running(["sh", "-c", f"echo ready; exec {' '.join(command)}"]) as running:
+        until(lambda: Path(f"/proc/{running.pid}/exe").resolve().name == "sleep")
+        ended = run([*SHADOWGRAPH, "top", str(running.pid), "--iterations", "1", "--interval", "100ms"])
+        assert ended.status == 0
+        words = f"shadowgraph top {running.pid} -f 'libc.so.6!*'"
+        assert ended.output.splitlines()[-1] == f"(most code of its libraries is in libc.so.6: {words})"
+        again = run([*SHADOWGRAPH, *shlex.split(words)[1:], "--iterations", "1", "--interval", "100ms"])
+        assert (again.status, again.errors) == (0, "")
 
 
 def test_the_end_of_the_process_ends_it() -> None:

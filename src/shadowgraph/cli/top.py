@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ def command(pid: int, **options: Any) -> int:
     with Session([], pid) as session:
         totals = session.register(Totals(options["functions"] or ["*"], name="top"))
         session.start()
-        table = _Table(session.program, totals, options)
+        table = _Table(session.program, totals, options, _elsewhere(session))
         if sys.stdout is not None and sys.stdout.isatty() and sys.stdin is not None and sys.stdin.isatty():
             from shadowgraph.cli._screen import Screen
 
@@ -63,6 +64,15 @@ def command(pid: int, **options: Any) -> int:
         click.echo(f"shadowgraph: process {pid} has ended", err=True)
     session.say_remarks()
     return 0
+
+
+def _elsewhere(session: Session) -> str:
+    """What to say when nothing that was chosen is called: where else most of the program's code is, as in python3."""
+    library, pid = session.target.largest_library, session.target.pid
+    if not library:
+        return "(functions of a library are named so: -f 'LIBRARY!*')"
+    words = shlex.join(["shadowgraph", "top", str(pid), "-f", f"{library}!*"])
+    return f"(most code of its libraries is in {library}: {words})"
 
 
 def _print(session: Session, table: _Table, options: dict[str, Any]) -> None:
@@ -83,7 +93,8 @@ def _print(session: Session, table: _Table, options: dict[str, Any]) -> None:
 class _Table:
     """The rows as they were read last, how they are sorted, and which are shown."""
 
-    def __init__(self, program: str, totals: Totals, options: dict[str, Any]) -> None:
+    def __init__(self, program: str, totals: Totals, options: dict[str, Any], elsewhere: str) -> None:
+        self._elsewhere = elsewhere
         self._program = program
         self._totals = totals
         self._options = options
@@ -126,7 +137,7 @@ class _Table:
         if len(called) < len(self._rows):
             said.append(f"{count_of(len(self._rows) - len(called), 'function')} without a call")
         if not called:
-            said.append("(functions of a library are named so: -f 'LIBRARY!*')")
+            said.append(self._elsewhere)
         write_totals(output, shown, self.sort, "\n".join(said))
 
 

@@ -21,6 +21,7 @@ from shadowgraph.live.worker import Worker
 from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
 from shadowgraph.ops.reaping import reap
 from shadowgraph.ops.recorder_slot import free_for_recorder
+from shadowgraph.ops.remarks import largest_library
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.taking_over import take_over
 from shadowgraph.target import launch as launching
@@ -108,6 +109,11 @@ class Target:
         if registry is None:
             return []
         return [user_row(registry, slot) for slot in registry.slots()]
+
+    @property
+    def largest_library(self) -> str:
+        """The name of the library with the most code, of those that the process had when a user was registered."""
+        return largest_library(self._hooking.known_modules, [os.readlink(f"/proc/{self.pid}/exe")])
 
     # --- the program ---
 

@@ -180,7 +180,7 @@ class Recording:
             self.notes,
             self.spool.stopped,
             tuple(self._stood_still),
-            largest_library(self.known_modules, self.ids),
+            largest_library(self.known_modules, self.ids.traced_modules),
             self._attached,
             self._exits.statuses.get(pid),
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 
 from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
 from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.names import AGENT_SONAME
 from shadowgraph.ops.choices import Chosen
-from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.selection import Rule, Selection, nearest_names
 from shadowgraph.ops.values import Capture
@@ -63,12 +63,12 @@ def place_in_use(selection: Selection, chosen: Chosen, refused: dict[Reason, int
     return [f"{count} of the functions cannot be hooked now: {sentence}"]
 
 
-def largest_library(known_modules: KnownModules, ids: FunctionIds) -> str:
-    """The name of the library with the most code of those met that had none of its functions hooked, or nothing."""
+def largest_library(known_modules: KnownModules, but: Container[str]) -> str:
+    """The name of the library with the most code of those met, but for those with these paths; "" if there is none."""
     others = [
         known
         for known in known_modules.all()
-        if known.path not in ids.traced_modules and not is_agent_path(known.path)  # an earlier recording's
+        if known.path not in but and not is_agent_path(known.path)  # an earlier recording's
     ]
     sizes = {os.path.basename(known.path): sum(len(text.data) for text in known.image.text) for known in others}
     return max(sizes, key=lambda name: sizes[name], default="")
