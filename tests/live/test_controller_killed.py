@@ -1,6 +1,6 @@
 """A controller is killed at any stage: the program goes on with right results, and the next controller cleans up.
 
-SHADOWGRAPH_KILLS: how many of its some thousand moments are tried (otherwise 60); `all` for each of them.
+SHADOWGRAPH_KILLS: how many of its some thousand moments are tried (otherwise 24); `all` for each of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
 from tests.support.killed_live import run_controller
 
-KILLS = os.environ.get("SHADOWGRAPH_KILLS", "60")
+KILLS = os.environ.get("SHADOWGRAPH_KILLS", "24")
 FUNCTIONS = ["leaf", "middle", "tail", "recurse", "loop", "begins_with_call"]
 HANDLERS = """
 #include <shadowgraph/ops.h>

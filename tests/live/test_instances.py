@@ -91,7 +91,7 @@ def test_with_one_instance_and_a_recursion_of_five_four_are_missed(running: Runn
 
 
 @pytest.mark.parametrize("when", [None, "duration >= 0", "arg(0) >= 0"])
-@pytest.mark.parametrize(("count", "size"), [(1, 1), (7, 63), (100, 64), (3000, 1000), (4096, 65536)])
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (7, 63), (100, 64), (3000, 1000), (2048, 65536)])
 def test_calls_have_instances_of_any_size_and_number(running: Running, count: int, size: int, when: str | None) -> None:
     with live.attach(running.pid) as target:
         user = target.register(keeping(count, size, when=when))
@@ -258,7 +258,7 @@ def test_calls_that_signals_leave_at_any_instruction_give_their_instances_back(r
         ({"instances": -1, "instance_size": 4}, "at most 65,536"),
         ({"instances": 70000, "instance_size": 4}, "at most 65,536"),
         ({"instances": 1, "instance_size": 65537}, "at most 65,536 bytes"),
-        ({"instances": 4097, "instance_size": 65536}, "more than 256 MiB"),
+        ({"instances": 2049, "instance_size": 65536}, "more than 128 MiB"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(given: dict[str, int], sentence: str) -> None:

@@ -87,10 +87,13 @@ def test_a_frame_goes_on_the_threads_own_stack_and_on_no_other() -> None:
     waiting.until_it_waits()
     with held(waiting.pid):
         registers, mappings = ptrace.get_registers(waiting.pid), read_mappings(waiting.pid)
-        assert registers.rsp - 2 * way_home.SPACE < way_home.frame_below(registers, mappings) < registers.rsp - 128
+        space = way_home.space_for(ptrace.get_extended_state(waiting.pid))
+        assert 1000 < space < 16384
+        at = way_home.frame_below(registers, mappings, space)
+        assert registers.rsp - 128 - space - 64 < at <= registers.rsp - 128 - space and at % 64 == 0
         heap = next(m for m in mappings if m.path == "[heap]")
         registers.rsp = heap.end - 64
-        assert way_home.frame_below(registers, mappings) == 0
+        assert way_home.frame_below(registers, mappings, space) == 0
     assert waiting.end()
 
 

@@ -95,7 +95,7 @@ struct sg_instances {
 #define SG_INSTANCE_STEP 64
 #define SG_INSTANCE_LIMIT 65536      /* bytes of one, */
 #define SG_INSTANCES_LIMIT 65536     /* how many a user has, */
-#define SG_INSTANCES_SIZE 0x10000000 /* and their bytes together */
+#define SG_INSTANCES_SIZE 0x8000000 /* and their bytes together */
 
 /* Records on their way from handlers to Python: see native/agent/emitting.c. */
 struct sg_event_ring {
@@ -167,6 +167,6 @@ struct sg_losses {
     uint64_t unwound;  /* the call was left without returning: no exit */
 };
 
-#define SG_POOL_SIZE (512 << 20) /* memory is touched for what is given away */
+#define SG_POOL_SIZE (144 << 20) /* memory is touched for what is given away */
 
 #endif

@@ -80,7 +80,8 @@ class RemoteThread:
         mappings = read_mappings(self.memory.pid)
         self._code = way_home.find_code(self.memory, mappings)
         self._ids, self._sign = self._find_sign()
-        self._frame = way_home.frame_below(self._registers, mappings)
+        space = way_home.space_for(self._extended)
+        self._frame = way_home.frame_below(self._registers, mappings, space)
         self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
         if self._frame:
             self._write_frame()
@@ -91,7 +92,7 @@ class RemoteThread:
             self._own_stack = self.system_call(_SYS_MMAP, 0, _STACK_SIZE, 3, _PRIVATE_ANONYMOUS, -1, 0)
             self._bottom = self._own_stack + _STACK_SIZE
         if not self._frame:  # from here on at least
-            self._bottom = self._frame = (self._bottom - way_home.SPACE) & ~63
+            self._bottom = self._frame = (self._bottom - space) & ~63
             self._write_frame()
             self._go_home()
         return self

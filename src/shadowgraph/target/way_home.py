@@ -18,7 +18,7 @@ from shadowgraph.errors import StartError
 from shadowgraph.target.memory import Mapping, Memory
 from shadowgraph.target.ptrace import Registers
 
-__all__ = ["END", "RETURN", "SPACE", "as_resumed", "find_code", "frame_below", "lead_home", "make_frame"]
+__all__ = ["END", "RETURN", "as_resumed", "find_code", "frame_below", "lead_home", "make_frame", "space_for"]
 
 # rbx: the frame; r12, r13, r14: process, thread and signal to tell a tracer by that the end has been reached.
 _CODE = bytes.fromhex(
@@ -42,14 +42,13 @@ _SLOT = 48  # so much of a page's end
 _UC = 8  # struct rt_sigframe: uc
 _CONTEXT_SIZE = 304 + 8  # with pretcode
 _INFO_SIZE = 128
+_STATE_AT = (_CONTEXT_SIZE + _INFO_SIZE + 63) // 64 * 64
 _XSTATE_MAGIC1, _XSTATE_MAGIC2 = 0x46505853, 0x46505845
 _SOFTWARE_BYTES, _HEADER = 464, 512
 _FLAGS = 7  # UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS
 _NO_STACK = 0x4000_0000  # flags of a signal stack that are none: the thread keeps the one that it has
 _TILES = 0b11 << 17
 _WITHOUT_TILES = 2752  # where the state of AMX begins
-_LARGEST_STATE = 16 << 10
-SPACE = _LARGEST_STATE + 1024
 _RED_ZONE = 128
 _MARGIN = 4096
 
@@ -78,13 +77,18 @@ def find_code(memory: Memory, mappings: list[Mapping]) -> int:
     raise StartError(f"process {memory.pid}: there is no room for {_SLOT} bytes behind any of its code")
 
 
-def frame_below(registers: Registers, mappings: list[Mapping]) -> int:
+def space_for(state: bytes) -> int:
+    """How many bytes a frame with this extended state takes."""
+    return _STATE_AT + (len(_as_in_frame(state)) + 63) // 64 * 64
+
+
+def frame_below(registers: Registers, mappings: list[Mapping], space: int) -> int:
     """A place for a frame on the stack of a thread, below what it uses; 0 if it runs on another one than its own.
 
     That of another (a coroutine's, a signal handler's) may be too small. A thread's own stack is the process's first
     one, or holds its thread control block at its upper end, as the C libraries make them.
     """
-    low = registers.rsp - _RED_ZONE - SPACE
+    low = registers.rsp - _RED_ZONE - space
     for mapping in mappings:
         if not mapping.start <= registers.rsp - 1 < mapping.end:
             continue
@@ -101,7 +105,7 @@ def make_frame(at: int, code: int, registers: Registers, state: bytes, mask: int
     """
     r = as_resumed(registers)
     state = _as_in_frame(state)
-    state_at = at + (_CONTEXT_SIZE + _INFO_SIZE + 63) // 64 * 64
+    state_at = at + _STATE_AT
     content = struct.pack("<QQQQII Q", code + _RESTORER, _FLAGS, 0, 0, _NO_STACK, 0, 0)
     names = ("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx")
     content += struct.pack("<18Q", *(getattr(r, name) for name in (*names, "rsp", "rip", "eflags")))
