@@ -43,8 +43,8 @@ long sg_start(void);
 /* renew.c */
 extern struct sg_kept sg_kept[SG_KEPT_LIMIT] SG_HIDDEN;
 
-/* thread.c: the calling thread's state, made if need be; 0 if there can be none (counted by the caller) */
-SG_HIDDEN struct sg_thread *sg_thread_here(void);
+/* thread.c */
+SG_HIDDEN struct sg_thread *sg_thread_make_own(void);
 SG_HIDDEN void sg_threads_start(uint32_t *mark);
 SG_HIDDEN int sg_threads_locked(void);
 SG_HIDDEN uint32_t sg_threads_process(void);
@@ -89,7 +89,6 @@ struct sg_user_call {
     const struct sg_function *function;
     const struct sg_entry_registers *registers;
     uint64_t users, epoch;
-    uint64_t time; /* when it came, for the handlers that are told; 0: nobody has asked yet */
 };
 
 #define SG_STATE_SIZE 4096 /* the standard format of XSAVE without AMX takes less than 2.7 KiB */
@@ -113,11 +112,7 @@ SG_HIDDEN void *sg_instance_of(struct sg_frame *frame, uint32_t slot);
 SG_HIDDEN void sg_instance_give_back(struct sg_frame *frame, uint32_t slot);
 
 /* handlers.c */
-SG_HIDDEN int sg_handler_enter(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *its);
-SG_HIDDEN void sg_handler_leave(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
-                                const struct sg_exit_registers *registers);
-
-SG_HIDDEN uint64_t sg_handler_faulted(uint32_t number, uint64_t address, uint64_t pc, uint64_t *place);
+SG_HIDDEN const uint64_t *sg_handler_faulted(uint32_t number, uint64_t address, uint64_t pc, uint64_t place);
 
 /* guard.c */
 SG_HIDDEN void sg_guard_sigaction(uint64_t *slot, struct sg_entry_registers *registers);
@@ -127,9 +122,7 @@ SG_HIDDEN int sg_emit_event(uint32_t slot, uint64_t function, uint32_t thread, c
 
 /* users.c */
 SG_HIDDEN void sg_users_start(void);
-SG_HIDDEN uint64_t sg_users_of(const struct sg_function *function, int from_executable, uint64_t *epoch);
-SG_HIDDEN uint64_t sg_users_count(struct sg_thread *thread, const struct sg_function *function, uint64_t users);
-SG_HIDDEN uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, struct sg_user_call *call);
+SG_HIDDEN uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, const struct sg_user_call *call);
 SG_HIDDEN void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers);
 SG_HIDDEN int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
                                  const struct sg_exit_registers *registers);
@@ -140,7 +133,7 @@ SG_HIDDEN void sg_users_over(struct sg_thread *thread, struct sg_frame *frame);
 SG_HIDDEN void sg_users_missed(struct sg_thread *thread, uint64_t users);
 
 /* cells.c */
-SG_HIDDEN uint64_t *sg_cell(struct sg_thread *thread, uint64_t number);
+SG_HIDDEN uint64_t *sg_cell_made(struct sg_thread *thread, uint64_t number);
 SG_HIDDEN void sg_cells_leave(uint32_t thread);
 
 /* values.c */
@@ -221,6 +214,27 @@ static inline uint64_t sg_control_block(void)
     uint64_t address;
     __asm__("mov %%fs:0, %0" : "=r"(address));
     return address;
+}
+
+/* Where the cell with this number lies in this thread's memory; 0 if there is no room for it. */
+static inline uint64_t *sg_cell(struct sg_thread *thread, uint64_t number)
+{
+    uint64_t at = number / SG_PAGE_CELLS, *page;
+    if (__builtin_expect(at < SG_PAGE_NUMBERS && thread->pages && (page = thread->pages[at]), 1))
+        return page + number % SG_PAGE_CELLS;
+    return sg_cell_made(thread, number);
+}
+
+static inline int sg_is_own(const struct sg_thread *thread)
+{
+    return (uint64_t)thread > (uint64_t)SG_THREAD_SHARED && thread->magic == SG_THREAD_MAGIC && thread->control_block == sg_control_block();
+}
+
+/* The calling thread's state, made if there is none yet; 0 if there can be none now (counted by the caller). */
+static inline struct sg_thread *sg_thread_here(void)
+{
+    struct sg_thread *thread = sg_thread_word();
+    return __builtin_expect(sg_is_own(thread), 1) ? thread : sg_thread_make_own();
 }
 
 static inline uint64_t sg_site_of(const struct sg_frame *frame)

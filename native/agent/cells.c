@@ -46,14 +46,12 @@ static struct sg_page *find_page(uint32_t number)
     return 0;
 }
 
-/* Where the cell with this number lies in this thread's memory; 0 if there is no room for it. */
-uint64_t *sg_cell(struct sg_thread *thread, uint64_t number)
+/* The same, where the thread may not have the page yet. */
+uint64_t *sg_cell_made(struct sg_thread *thread, uint64_t number)
 {
     uint64_t at = number / SG_PAGE_CELLS;
     if (at >= SG_PAGE_NUMBERS)
         return 0;
-    if (thread->pages && thread->pages[at])
-        return thread->pages[at] + number % SG_PAGE_CELLS;
     uint64_t signals = sg_signals_block();
     if (!thread->pages)
         thread->pages = directory_of(thread);

@@ -1,8 +1,9 @@
 /*
- * The slow half of entry and return: new threads, block ends, tail calls, captured values, and frames that are not the
- * newest when they return.
+ * The general half of entry and return: new threads, block ends, tail calls, captured values, conditions, and frames that are
+ * not the newest when they return. What is usual among the calls that plain paths do not serve is served by quick.c before.
  */
 #include "frames.h"
+#include "using.h"
 
 #define TAIL_CHAIN 1000 /* longer chains of tail calls end their newest call where it leaves (SG_KIND_TAIL) */
 
@@ -53,7 +54,7 @@ static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t origi
         frame->open->epoch = call->epoch;
         marks = SG_OPEN_SLOW | SG_OPEN_USERS;
     }
-    frame->open->start = sg_ticks() + frame->bias;
+    sg_open_begin(frame, users);
     if ((function->flags & SG_FLAG_VALUES) && (users & sg_recorder_bit())) {
         sg_values_at_entry(frame, call->slot, call->registers);
         marks |= SG_OPEN_SLOW | SG_OPEN_VALUES;
@@ -158,10 +159,8 @@ uint64_t sg_resolve_return_address(uint64_t slot)
     return (uint64_t)&frame->original;
 }
 
-/*
- * Called by the entry path for all that is not plain. Returns the frame whose site to jump to, or 0: on to the body.
- */
-SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *function, struct sg_entry_registers *registers)
+/* The entry of any call. Returns the frame whose site to jump to, or 0: on to the body. */
+struct sg_frame *sg_enter_any(uint64_t *slot, struct sg_function *function, struct sg_entry_registers *registers)
 {
     uint64_t original = *slot, address = (uint64_t)slot;
     int tail = is_site(original);
@@ -198,7 +197,19 @@ SG_HIDDEN struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *fun
     return 0;
 }
 
-/* Ends one call that returns: the record, or the count of what it was cut for. */
+/* The record of a call that returns, or the count of what it was cut for. */
+void sg_finish_recorded(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
+{
+    if (sg_duration_of(frame, now) < sg_minimal_ticks) {
+        thread->shared->filtered++;
+        return;
+    }
+    if (frame->open->function & SG_OPEN_VALUES)
+        sg_values_at_return(frame, registers);
+    sg_record_call(thread, frame, now, SG_KIND_RETURNED);
+}
+
+/* Ends one call that returns. */
 static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
     uint64_t open = frame->open->function;
@@ -212,13 +223,7 @@ static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t no
             return;
         }
     }
-    if (sg_duration_of(frame, now) < sg_minimal_ticks) {
-        thread->shared->filtered++;
-    } else {
-        if (frame->open->function & SG_OPEN_VALUES)
-            sg_values_at_return(frame, registers);
-        sg_record_call(thread, frame, now, SG_KIND_RETURNED);
-    }
+    sg_finish_recorded(thread, frame, now, registers);
     frame->open->function = 0;
 }
 
@@ -234,11 +239,8 @@ static void end_tails(struct sg_thread *thread, struct sg_frame *frame, uint64_t
     }
 }
 
-/*
- * Called by the return path for all that is not plain. `recorded`: the record is written, only the frame is to be given
- * back. Leaves the original address in the slot.
- */
-SG_HIDDEN void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t recorded, struct sg_exit_registers *registers)
+/* The return of any call. `recorded`: the record is written, only the frame is to be given back. */
+void sg_exit_any(struct sg_frame *frame, uint64_t *slot, uint64_t recorded, struct sg_exit_registers *registers)
 {
     uint64_t now = sg_ticks();
     struct sg_thread *thread = sg_thread_here();

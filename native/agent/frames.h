@@ -56,7 +56,19 @@ SG_HIDDEN void sg_retire(struct sg_thread *thread, struct sg_frame *frame);
 SG_HIDDEN void sg_reap(struct sg_thread *thread, uint64_t slot, int tail);
 SG_HIDDEN void sg_clear_above(struct sg_thread *thread, struct sg_frame *frame, uint64_t slot);
 
+/* The start of a call, if one of its users looks at the clock; else just another one than before (thread->alive_since). */
+static inline void sg_open_begin(struct sg_frame *frame, uint64_t users)
+{
+    if (users & (sg_registry->timed | sg_recorder_bit()))
+        frame->open->start = sg_ticks() + frame->bias;
+    else
+        frame->open->start++;
+}
+
 /* frames.c */
+SG_HIDDEN struct sg_frame *sg_enter_any(uint64_t *slot, struct sg_function *function, struct sg_entry_registers *registers);
+SG_HIDDEN void sg_exit_any(struct sg_frame *frame, uint64_t *slot, uint64_t recorded, struct sg_exit_registers *registers);
+SG_HIDDEN void sg_finish_recorded(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers);
 SG_HIDDEN void sg_tail_unlink(struct sg_frame *frame);
 SG_HIDDEN void sg_record_call(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind);
 

@@ -37,6 +37,21 @@ struct context {
     uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags;
 };
 
+/* Lets the thread go on as if the handler that has faulted had returned -1 to whom sg_handler_run has noted. */
+static void leave_handler(struct context *context, const uint64_t *way_out)
+{
+    context->rip = *(const uint64_t *)way_out[0];
+    context->rsp = way_out[0] + 8;
+    context->rbp = way_out[1];
+    context->rbx = way_out[2];
+    context->r12 = way_out[3];
+    context->r13 = way_out[4];
+    context->r14 = way_out[5];
+    context->r15 = way_out[6];
+    context->rax = ~0ull;
+    context->flags &= ~0x400ull; /* direction */
+}
+
 extern char sg_guard_entry[] SG_HIDDEN, sg_guard_restorer[] SG_HIDDEN;
 
 static const uint8_t numbers[SIGNALS] = {11 /* SEGV */, 7 /* BUS */, 8 /* FPE */, 4 /* ILL */};
@@ -135,13 +150,9 @@ SG_HIDDEN uint64_t sg_guard_decide(int number, int *info, struct context *contex
     if (info[2] > 0) {
         uint64_t address;
         __builtin_memcpy(&address, info + 4, sizeof address);
-        uint64_t place = context->rsp;
-        uint64_t resume = sg_handler_faulted((uint32_t)number, address, context->rip, &place);
-        if (resume) {
-            context->rip = resume;
-            context->rdi = place;
-            context->rsp = ((context->rsp - 256) & ~15ull) - 8;
-            context->flags &= ~0x400ull; /* direction */
+        const uint64_t *way_out = sg_handler_faulted((uint32_t)number, address, context->rip, context->rsp);
+        if (way_out) {
+            leave_handler(context, way_out);
             return 0;
         }
     }

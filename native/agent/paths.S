@@ -25,80 +25,7 @@
     .intel_syntax noprefix
     .text
 
-    .macro SAVE_FLAGS place                  /* into al, ah and the place; rax must be saved already */
-    lahf
-    seto al
-    mov [rsp + \place], ax
-    .endm
-
-    .macro RESTORE_FLAGS place               /* by way of rax */
-    movzx eax, word ptr [rsp + \place]
-    add al, 127                              /* overflows if al was 1 */
-    sahf
-    .endm
-
-/*
- * The state of this thread, or off to `without`: for a new thread (0), for one that shares its TLS with another (1), and,
- * where the state is found by the gs base, for one that has merely inherited it from the thread that made it.
- */
-    .macro THREAD register, scratch, without
-#ifdef SG_THREAD_BY_GS
-    rdgsbase \register
-    cmp \register, 1
-    jbe \without
-    mov \scratch, fs:[0]                      /* the thread control block knows its own address */
-    cmp \scratch, [\register + THREAD_CONTROL_BLOCK]
-    jne \without
-#else
-    mov \register, [rip + sg_thread@GOTTPOFF]
-    mov \register, fs:[\register]
-    cmp \register, 1
-    jbe \without
-#endif
-    .endm
-
-/*
- * To the frame's site. One indirect jump for all frames is mispredicted as soon as calls nest three deep (measured:
- * 24 to 26 instead of 19 ns a call in recursion and chains; bench/call_cost.py). Jumps that hang on bits of the frame's
- * number are not, and leave few targets to each of eight indirect ones.
- */
-    .macro TO_SITE
-    RESTORE_FLAGS -40
-    mov rax, [rsp - 16]
-    mov rdx, [rsp - 24]
-    .cfi_remember_state
-    lea rsp, [rsp + 8]
-    .cfi_def_cfa rsp, 8
-    CALLER_RSP
-    RETURN_ADDRESS_IN_SLOT
-    jmp [rcx + FRAME_SITE]
-    .cfi_restore_state
-    .endm
-
-    .macro TO_SITE_BY_BIT register, mask, next:vararg
-    test \register, \mask
-    jne .Lodd\@
-    \next
-.Lodd\@:
-    \next
-    .endm
-
-    .macro SAVE_AT_ENTRY
-    mov [rsp - 16], rax
-    mov [rsp - 24], rdx
-    mov [rsp - 32], rcx
-    SAVE_FLAGS -40
-    .endm
-
-/* The caller's return address into rax; off to `if_site` if it is a site: then this is a tail call. */
-    .macro RETURN_ADDRESS_OR if_site
-    mov rax, [rsp]
-    lea rcx, [rip + sg_sites]
-    mov rdx, rax
-    sub rdx, rcx
-    cmp rdx, SG_STRIDE * SG_FRAMES
-    jb \if_site
-    .endm
+#include "paths.h"
 
 /*
  * Entered from a thunk: r11 is saved and points at the function's record. This is the path of functions that are recorded
@@ -124,6 +51,7 @@ sg_enter:
     lea rcx, [rax + SG_STRIDE]
     cmpxchg [rdx + THREAD_TOP], rcx          /* ours is taken, and stays free for signal handlers until it has a slot */
     jne .Lenter_slow
+.Lenter_taken:
     mov rax, [rsp]
     mov [rcx + FRAME_ORIGINAL], rax
     mov rax, [r11 + FUNCTION_BODY]
@@ -167,8 +95,8 @@ sg_enter_aside:
     inc qword ptr [rdx + SHARED_FILTERED]
     jmp .Lenter_pass
 
-    .globl sg_enter_from_caller, sg_enter_for_true_return, sg_enter_count, sg_enter_general
-    .hidden sg_enter_from_caller, sg_enter_for_true_return, sg_enter_count, sg_enter_general
+    .globl sg_enter_from_caller, sg_enter_for_true_return, sg_enter_count, sg_enter_count_and_record, sg_enter_measure, sg_enter_general
+    .hidden sg_enter_from_caller, sg_enter_for_true_return, sg_enter_count, sg_enter_count_and_record, sg_enter_measure, sg_enter_general
 sg_enter_from_caller:                        /* recorded if the executable calls it */
     SAVE_AT_ENTRY
     RETURN_ADDRESS_OR .Lenter_slow
@@ -201,6 +129,79 @@ sg_enter_count:
     and eax, PAGE_CELLS_MASK
     inc qword ptr [rcx + 8 * rax]
     jmp .Lenter_pass
+
+/* Counted and recorded. It is counted when there is no way back to the slow path any more, which would count it once more. */
+sg_enter_count_and_record:
+    SAVE_AT_ENTRY
+    RETURN_ADDRESS_OR .Lenter_slow
+    THREAD rdx, rcx, .Lenter_slow
+    mov rcx, [rdx + THREAD_PAGES]
+    test rcx, rcx
+    jz .Lenter_slow
+    mov eax, [r11 + FUNCTION_CELL]
+    shr eax, PAGE_CELLS_SHIFT
+    cmp qword ptr [rcx + 8 * rax], 0
+    je .Lenter_slow
+    TAKE_FRAME .Lenter_slow
+    mov rdx, [rdx + THREAD_PAGES]
+    mov eax, [r11 + FUNCTION_CELL]
+    shr eax, PAGE_CELLS_SHIFT
+    mov rdx, [rdx + 8 * rax]
+    mov eax, [r11 + FUNCTION_CELL]
+    and eax, PAGE_CELLS_MASK
+    inc qword ptr [rdx + 8 * rax]
+    jmp .Lenter_taken
+
+/*
+ * Measured: all users want the exit and nothing else. Who they are is read as in sg_users_of; of those whom an entry that
+ * leads here does not serve (they are about to be given another one), the call is not theirs yet.
+ */
+sg_enter_measure:
+    SAVE_AT_ENTRY
+    RETURN_ADDRESS_OR .Lenter_slow
+    THREAD rdx, rcx, .Lenter_slow
+    TAKE_FRAME .Lenter_slow
+    mov [rsp - 56], rdi
+    mov rax, [rsp]
+    mov [rcx + FRAME_ORIGINAL], rax
+    mov rax, [r11 + FUNCTION_BODY]
+    mov [rcx + FRAME_TARGET], rax
+    mov [rcx + FRAME_FUNCTION], r11
+    mov [rcx + FRAME_SLOT], rsp
+    mov rdx, [rcx + FRAME_OPEN]
+    mov rdi, [rip + sg_registry]
+1:  mov rax, [rdi + REGISTRY_EPOCH]
+    mov [rdx + OPEN_EPOCH], rax
+    mov eax, [rdi + REGISTRY_SIDE]
+    mov [rsp - 64], rax
+    and eax, 1
+    mov rax, [r11 + 8 * rax + FUNCTION_USERS]
+    and rax, [rdi + REGISTRY_ARMED]
+    and rax, [rdi + REGISTRY_MEASURES]
+    mov [rdx + OPEN_USERS], rax
+    mov eax, [rdi + REGISTRY_SIDE]
+    cmp rax, [rsp - 64]
+    jne 1b
+    mov rax, [rdi + REGISTRY_EPOCH]
+    cmp rax, [rdx + OPEN_EPOCH]
+    jne 1b
+    mov rdi, rdx
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    add rax, [rcx + FRAME_BIAS]
+    mov [rdi], rax
+    mov rax, [rdi + OPEN_USERS]
+    lea rdx, [rax - 1]
+    test rax, rdx
+    movabs rdx, OPEN_USERS_MARK
+    jnz 2f
+    bts rdx, OPEN_MEASURED_BIT               /* one alone: see measured.c */
+2:  mov eax, [r11 + FUNCTION_ID]
+    or rax, rdx
+    mov [rdi + OPEN_FUNCTION], rax           /* from here on controllers see the call as open */
+    mov rdi, [rsp - 56]
+    jmp .Lenter_go
 
 sg_enter_general:                            /* several users, or one of the agent's own needs */
     SAVE_AT_ENTRY
@@ -236,7 +237,10 @@ sg_enter_general:                            /* several users, or one of the age
     pushfq
     pop rax
     mov [rsp + 192], rax                     /* the direction flag is the program's; C code wants it clear */
+    test eax, 0x400
+    jz 1f
     cld
+1:
     mov rdi, rbp
     mov rsi, r11
     mov rdx, rsp
@@ -296,7 +300,7 @@ sg_return:
     mov rsi, [rdx]                           /* q0 */
     mov rdi, [rdx + 8]
     test rdi, rdi
-    js .Lreturn_slow                         /* other users, or values to capture: the slow path takes the time itself */
+    js .Lreturn_marked                       /* other users, or values to capture: the slow path takes the time itself */
     rdtsc
     shl rdx, 32
     or rax, rdx
@@ -360,6 +364,23 @@ sg_return_aside:
     mov rsi, [rdx + THREAD_SHARED]
     inc qword ptr [rsi + SHARED_FILTERED]
     jmp .Lreturn_free
+.Lreturn_marked:
+    bt rdi, OPEN_MEASURED_BIT
+    jnc .Lreturn_slow
+    rdtsc
+    shl rdx, 32
+    or rdx, rax
+    THREAD rsi, rdi, .Lreturn_slow
+    mov rdi, rcx
+    sub rsp, 72                              /* below what is kept there */
+    .cfi_adjust_cfa_offset 72
+    call sg_leave_measured                   /* keeps all registers but rax */
+    add rsp, 72
+    .cfi_adjust_cfa_offset -72
+    mov rdx, rsi
+    test eax, eax
+    jnz .Lreturn_free
+    jmp .Lreturn_slow
 .Lreturn_not_top:                            /* changed between the comparison and the exchange, by a signal handler */
     mov edx, 1
     jmp .Lreturn_call
@@ -385,8 +406,10 @@ sg_return_aside:
     pushfq
     pop rax
     mov [rsp + 80], rax
+    test eax, 0x400
+    jz 1f
     cld
-    mov rdi, rcx
+1:  mov rdi, rcx
     lea rsi, [rbp - 8]
     mov rcx, rsp
     call sg_exit_slow                        /* has put the original address into the slot */

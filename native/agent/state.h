@@ -82,7 +82,17 @@
 #define FUNCTION_BODY 8
 #define FUNCTION_ID 16
 #define FUNCTION_FLAGS 20
+#define FUNCTION_USERS 24
 #define FUNCTION_CELL 40
+#define OPEN_FUNCTION 8
+#define OPEN_USERS 16
+#define OPEN_EPOCH 24
+#define OPEN_USERS_MARK 0xa000000000000000 /* SG_OPEN_SLOW, SG_OPEN_USERS */
+#define OPEN_MEASURED_BIT 60
+#define REGISTRY_SIDE 0
+#define REGISTRY_EPOCH 8
+#define REGISTRY_ARMED 16
+#define REGISTRY_MEASURES 688
 
 #define FLAG_VECTORS 512
 #define PAGE_CELLS_SHIFT 9
@@ -126,7 +136,7 @@ struct __attribute__((aligned(16))) sg_thread { /* top and steps are exchanged t
     uint64_t stack_low, stack_high;       /* the thread's own stack, once somebody had to know */
     struct sg_frame *alive_elsewhere;     /* newest frame, looked at already: alive on another stack */
     uint64_t alive_since;                 /* its start: the frame may be another call's by now */
-    void *way_out;                        /* of the handler that it runs, if that faults */
+    uint64_t way_out[7];                  /* of the handler that it runs, if that faults: see running.S */
     uint32_t shared_calls;                /* made while others had the same TLS */
     uint32_t began_sharing;               /* the one whose TLS it was first */
 };
@@ -162,7 +172,17 @@ SAME(struct sg_function, enter, FUNCTION_ENTER);
 SAME(struct sg_function, body, FUNCTION_BODY);
 SAME(struct sg_function, id, FUNCTION_ID);
 SAME(struct sg_function, flags, FUNCTION_FLAGS);
+SAME(struct sg_function, users, FUNCTION_USERS);
 SAME(struct sg_function, cell, FUNCTION_CELL);
+SAME(struct sg_open, function, OPEN_FUNCTION);
+SAME(struct sg_open, users, OPEN_USERS);
+SAME(struct sg_open, epoch, OPEN_EPOCH);
+_Static_assert((SG_OPEN_SLOW | SG_OPEN_USERS) == OPEN_USERS_MARK, "known to the entry paths");
+_Static_assert(SG_OPEN_MEASURED == 1ull << OPEN_MEASURED_BIT, "known to the return path");
+SAME(struct sg_registry, side, REGISTRY_SIDE);
+SAME(struct sg_registry, epoch, REGISTRY_EPOCH);
+SAME(struct sg_registry, armed, REGISTRY_ARMED);
+SAME(struct sg_registry, measures, REGISTRY_MEASURES);
 _Static_assert(SG_FLAG_VECTORS == FLAG_VECTORS && SG_PAGE_CELLS == 1 << PAGE_CELLS_SHIFT, "known to the entry paths");
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
 _Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");

@@ -218,19 +218,14 @@ struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid)
     return thread;
 }
 
-static int is_own(const struct sg_thread *thread)
-{
-    return (uint64_t)thread > (uint64_t)SG_THREAD_SHARED && thread->magic == SG_THREAD_MAGIC && thread->control_block == sg_control_block();
-}
-
-/* The state of a thread that has none yet, or shares its TLS. Apart, so that others save no registers for it. */
-__attribute__((noinline)) static struct sg_thread *make_own(void)
+/* The state of a thread that has none yet, or shares its TLS; 0 if the thread cannot be traced (now). */
+struct sg_thread *sg_thread_make_own(void)
 {
     uint64_t signals = sg_signals_block();
     struct sg_thread *thread = sg_thread_word(); /* a signal handler may have been quicker */
     if (thread == SG_THREAD_SHARED && *unforked) {
         thread = sg_thread_among_sharers();
-    } else if (!is_own(thread)) {
+    } else if (!sg_is_own(thread)) {
         uint32_t pid = (uint32_t)sg_kernel0(KERNEL_getpid);
         if (!*unforked)
             after_fork(pid, thread);
@@ -245,13 +240,6 @@ __attribute__((noinline)) static struct sg_thread *make_own(void)
     }
     sg_signals_restore(signals);
     return thread;
-}
-
-/* The calling thread's state, made if there is none yet; 0 if the thread cannot be traced (now). */
-struct sg_thread *sg_thread_here(void)
-{
-    struct sg_thread *thread = sg_thread_word();
-    return is_own(thread) ? thread : make_own();
 }
 
 static int any_other(const struct sg_thread *thread)
@@ -272,7 +260,7 @@ void sg_threads_end(uint64_t slot)
     struct sg_thread *thread = sg_thread_word();
     if (thread == SG_THREAD_SHARED)
         thread = sg_thread_here();
-    if (is_own(thread))
+    if (sg_is_own(thread))
         sg_frames_end(thread, slot);
     if (!any_other(thread) || (uint32_t)sg_kernel0(KERNEL_getpid) != process)
         return;

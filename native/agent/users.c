@@ -2,35 +2,18 @@
  * The users of a call: who they are, what each does at the entry, and what at the exit. The recorder in slot 0, alone on a
  * function, does without this: the plain paths of paths.S serve it.
  */
-#include "frames.h"
+#include "handling.h"
+#include "measuring.h"
 #include "shadowgraph/predicate.h"
+#include "using.h"
 
 #define SAVED_SIZE (8 * SG_PREDICATE_SAVED)
-#define ADD_TO(cell, value) __asm__ volatile("addq %1, %0" : "+m"(*(cell)) : "er"((uint64_t)(value)) : "cc")
 
 /* Nobody yet; numbers of functions and cells begin with 1. */
 void sg_users_start(void)
 {
     sg_registry->epoch = 1;
     sg_registry->next_function = sg_registry->next_cell = 1;
-}
-
-/*
- * Whose call of this function it is, by one epoch of the registry, and one side: the masks of the other side may be half
- * written by whoever exchanges a filter, and have been so when this side was the other one.
- */
-uint64_t sg_users_of(const struct sg_function *function, int from_executable, uint64_t *epoch)
-{
-    uint64_t users, armed;
-    uint32_t side;
-    do {
-        *epoch = __atomic_load_n(&sg_registry->epoch, __ATOMIC_ACQUIRE);
-        side = __atomic_load_n(&sg_registry->side, __ATOMIC_ACQUIRE);
-        users = __atomic_load_n(&function->users[side & 1], __ATOMIC_ACQUIRE);
-        armed = __atomic_load_n(&sg_registry->armed, __ATOMIC_ACQUIRE);
-    } while (__atomic_load_n(&sg_registry->side, __ATOMIC_ACQUIRE) != side || __atomic_load_n(&sg_registry->epoch, __ATOMIC_ACQUIRE) != *epoch);
-    users &= armed & ~sg_registry->faulted;
-    return from_executable ? users : users & ~function->callers;
 }
 
 static struct sg_losses *losses(const struct sg_thread *thread, uint32_t user)
@@ -55,34 +38,11 @@ static void count_filtered(struct sg_thread *thread, uint32_t slot)
         thread->shared->filtered++;
 }
 
-static uint64_t first_cell(const struct sg_user *user, const struct sg_function *function)
-{
-    const uint32_t *table = (const uint32_t *)(sg_pool + __atomic_load_n(&user->cell_table, __ATOMIC_ACQUIRE));
-    return function->cell < table[0] ? table[function->cell] : 0;
-}
-
-static void add_maximum(uint64_t *cell, uint64_t value)
-{
-    for (uint64_t known = *cell; known < value; known = *cell)
-        if (sg_swap_own(cell, known, value))
-            return;
-}
-
-/* Sixteen buckets for the first sixteen values, then eight to each power of two. */
-static uint32_t bucket_of(uint64_t value)
-{
-    if (value < 2u << SG_BUCKET_BITS)
-        return (uint32_t)value;
-    uint32_t power = 63 - (uint32_t)__builtin_clzll(value);
-    uint32_t part = (uint32_t)(value >> (power - SG_BUCKET_BITS)) & ((1u << SG_BUCKET_BITS) - 1);
-    return ((power - SG_BUCKET_BITS + 1) << SG_BUCKET_BITS) + part;
-}
-
 static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_function *function, uint64_t value)
 {
     const struct sg_user *user = &sg_registry->users[slot];
     int histogram = user->kind == SG_USER_HISTOGRAM, has_sign = user->value != SG_VALUE_DURATION;
-    uint64_t first = first_cell(user, function);
+    uint64_t first = sg_first_cell(user, function);
     int negative = has_sign && (int64_t)value < 0;
     if (histogram && negative) {
         first += first ? SG_HISTOGRAM_CELLS : 0;
@@ -93,33 +53,15 @@ static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_f
         losses(thread, slot)->missed++;
         return;
     }
-    /* All these cells lie in one page. */
-    ADD_TO(cells + SG_CELL_SUM, value);
-    if (histogram || !negative)
-        add_maximum(cells + SG_CELL_MAXIMUM, value);
-    if (user->kind == SG_USER_HISTOGRAM)
-        ADD_TO(cells + SG_CELL_BUCKETS + bucket_of(value), 1);
-    ADD_TO(cells + SG_CELL_COUNT, 1);
-}
-
-/* Counts a call for all counters without a condition at once; returns the other users. */
-uint64_t sg_users_count(struct sg_thread *thread, const struct sg_function *function, uint64_t users)
-{
-    uint64_t counters = users & sg_registry->counters;
-    uint64_t *cell = counters ? sg_cell(thread, function->cell) : 0;
-    if (cell)
-        ADD_TO(cell, 1);
-    else
-        sg_users_missed(thread, counters);
-    return users & ~counters;
+    sg_add_to_cells(cells, value, histogram || !negative, histogram);
 }
 
 static void add_call(struct sg_thread *thread, uint32_t slot, const struct sg_function *function)
 {
-    uint64_t first = first_cell(&sg_registry->users[slot], function);
+    uint64_t first = sg_first_cell(&sg_registry->users[slot], function);
     uint64_t *cell = first ? sg_cell(thread, first) : 0;
     if (cell)
-        ADD_TO(cell, 1);
+        SG_ADD_TO(cell, 1);
     else
         losses(thread, slot)->missed++;
 }
@@ -229,46 +171,17 @@ static uint32_t last_of(uint64_t users)
     return last;
 }
 
-/*
- * Doing something for a user. The thread says so, and then looks whether the user is still the one whose call it is. Whoever takes
- * a user off gives its slot, cells and place in the pool to nobody before all threads that say so are done (R11): a thread may
- * stand anywhere in here for as long as the kernel likes. One instruction each sets and clears the bit; what orders the former
- * with the look is the controller's barrier (agent/barrier.py).
- */
-struct use {
-    uint64_t bit, stack;
-};
-
-__attribute__((noinline)) static void forget_left(struct sg_thread *thread, uint64_t from)
+/* It has been left without returning, by longjmp or an exception: nothing of it is being done any more. */
+void sg_use_forget_left(struct sg_thread *thread, uint64_t from)
 {
     struct sg_shared_thread *shared = thread->shared;
     if (from > shared->busy_stack && sg_on_own_stack(thread, from) == sg_on_own_stack(thread, shared->busy_stack))
-        shared->busy = 0; /* left without returning */
-}
-
-/* `from`: the slot of the call. */
-static inline int begin_use(struct sg_thread *thread, uint32_t slot, uint64_t from, uint64_t epoch, struct use *use)
-{
-    struct sg_shared_thread *shared = thread->shared;
-    if (shared->busy)
-        forget_left(thread, from);
-    use->stack = shared->busy_stack;
-    use->bit = 1ull << slot & ~shared->busy; /* a signal handler's call: it stays set for the one that was interrupted */
-    if (!shared->busy)
-        shared->busy_stack = (uint64_t)use;
-    __asm__ volatile("orq %1, %0" : "+m"(shared->busy) : "r"(1ull << slot) : "memory", "cc");
-    return (sg_registry->live & ~sg_registry->faulted) >> slot & 1 && sg_registry->epochs[slot] <= epoch;
-}
-
-static inline void end_use(struct sg_thread *thread, const struct use *use)
-{
-    thread->shared->busy_stack = use->stack;
-    SG_BEFORE(&thread->shared->busy);
-    __asm__ volatile("andq %1, %0" : "+m"(thread->shared->busy) : "r"(~use->bit) : "memory", "cc");
+        shared->busy = 0;
 }
 
 /* What one user does at the entry; whether it wants the exit. */
-static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *call)
+static inline int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, const struct sg_user_call *call,
+                            struct sg_handling *handling)
 {
     const struct sg_user *user = &sg_registry->users[slot];
     if (user->entry_predicate && !entry_holds(thread, frame, slot, call))
@@ -290,25 +203,23 @@ static int enter_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t 
         add_value(thread, slot, call->function, argument(call->registers, user->value - SG_VALUE_ARGUMENT));
         return 0;
     case SG_USER_HANDLER:
-        return sg_handler_enter(thread, frame, slot, call);
+        return sg_handler_enter(thread, handling, frame, slot, call);
     default:
         return 1;
     }
 }
 
-static int enter_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, struct sg_user_call *call)
+/* Whether the user of a slot is the one that it was when a call began, by the epoch that its entry has read. */
+static inline int is_same(uint32_t slot, uint64_t epoch)
 {
-    struct use use;
-    int wanted = begin_use(thread, slot, (uint64_t)call->slot, call->epoch, &use) && enter_one(thread, frame, slot, call);
-    end_use(thread, &use);
-    return wanted;
+    return sg_registry->epochs[slot] <= epoch;
 }
 
 /*
  * Runs the entry sides in the order of registration. Returns the users whose exit is to run. `frame` is the call's, or 0 if
  * there is none: then nobody's exit will.
  */
-uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, struct sg_user_call *call)
+uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, const struct sg_user_call *call)
 {
     uint64_t asked = call->users & sg_registry->at_entry, wanted = call->users & ~asked & sg_registry->at_exit;
     uint64_t keeping = call->users & sg_registry->with_data;
@@ -318,18 +229,25 @@ uint64_t sg_users_at_entry(struct sg_thread *thread, struct sg_frame *frame, str
         sg_users_missed(thread, keeping);
         asked &= ~keeping;
     }
-    while (asked) {
-        uint32_t slot = first_of(asked);
-        asked &= ~(1ull << slot);
-        wanted |= (uint64_t)(enter_if_there(thread, frame, slot, call) != 0) << slot;
+    struct sg_handling handling;
+    struct sg_use use;
+    sg_handling_begin(&handling);
+    for (uint64_t there = sg_use_begin(thread, asked, (uint64_t)call->slot, &use); there;) {
+        uint32_t slot = first_of(there);
+        there &= ~(1ull << slot);
+        if (is_same(slot, call->epoch))
+            wanted |= (uint64_t)(enter_one(thread, frame, slot, call, &handling) != 0) << slot;
     }
+    sg_handling_end(thread, &handling);
+    sg_use_end(thread, &use);
     return frame ? wanted : 0;
 }
 
-static void leave_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
+static inline void leave_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now,
+                             const struct sg_exit_registers *registers, struct sg_handling *handling)
 {
     const struct sg_user *user = &sg_registry->users[slot];
-    if (!sg_user_exit_holds(thread, frame, slot, now, registers))
+    if (user->exit_predicate && !sg_user_exit_holds(thread, frame, slot, now, registers))
         return;
     switch (user->kind) {
     case SG_USER_COUNTER:
@@ -343,19 +261,11 @@ static void leave_one(struct sg_thread *thread, struct sg_frame *frame, uint32_t
                                                      : *(uint64_t *)sg_user_data(frame, slot, 0));
         break;
     case SG_USER_HANDLER:
-        sg_handler_leave(thread, frame, slot, now, registers);
+        sg_handler_leave(thread, handling, frame, slot, now, registers);
         break;
     default:
         break;
     }
-}
-
-static void leave_if_there(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
-{
-    struct use use;
-    if (begin_use(thread, slot, sg_owner_of_slot(frame)->slot, frame->open->epoch, &use))
-        leave_one(thread, frame, slot, now, registers);
-    end_use(thread, &use);
 }
 
 /* Those of a call's users that have not gone since. */
@@ -364,21 +274,26 @@ static uint64_t still_there(const struct sg_open *open)
     uint64_t users = open->users & sg_registry->live & ~sg_registry->faulted, found = 0;
     for (uint64_t rest = users & ~sg_recorder_bit(); rest; rest &= rest - 1) {
         uint32_t user = (uint32_t)__builtin_ctzll(rest);
-        if (sg_registry->epochs[user] <= open->epoch)
+        if (is_same(user, open->epoch))
             found |= 1ull << user;
     }
     return found;
 }
 
-/* Runs the exit sides of all users but the recorder in slot 0, in reverse order. */
+/* Runs the exit sides of all users but the recorder in slot 0, in reverse order. `now`: 0 if none of them looks at the clock. */
 void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
-    uint64_t users = still_there(frame->open);
-    while (users) {
-        uint32_t slot = last_of(users);
-        users &= ~(1ull << slot);
-        leave_if_there(thread, frame, slot, now, registers);
+    struct sg_handling handling;
+    struct sg_use use;
+    sg_handling_begin(&handling);
+    for (uint64_t there = sg_use_begin(thread, frame->open->users & ~sg_recorder_bit(), frame->slot, &use); there;) {
+        uint32_t slot = last_of(there);
+        there &= ~(1ull << slot);
+        if (is_same(slot, frame->open->epoch))
+            leave_one(thread, frame, slot, now, registers, &handling);
     }
+    sg_handling_end(thread, &handling);
+    sg_use_end(thread, &use);
     if (sg_registry->with_instances)
         sg_users_over(thread, frame);
 }
@@ -389,12 +304,13 @@ void sg_users_over(struct sg_thread *thread, struct sg_frame *frame)
     uint64_t epoch;
     for (uint64_t users = sg_area_holding(frame, &epoch); users; users &= users - 1) {
         uint32_t slot = (uint32_t)__builtin_ctzll(users);
-        struct use use;
-        if (begin_use(thread, slot, 0 /* which says nothing of where this thread is */, epoch, &use))
+        struct sg_use use;
+        uint64_t there = sg_use_begin(thread, 1ull << slot, 0 /* which says nothing of where this thread is */, &use);
+        if (there && is_same(slot, epoch))
             sg_instance_give_back(frame, slot);
         else
             sg_area_hold(frame, slot, 0);
-        end_use(thread, &use);
+        sg_use_end(thread, &use);
     }
 }
 

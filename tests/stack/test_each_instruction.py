@@ -7,10 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from iced_x86 import Decoder
 
+from shadowgraph import live
+from shadowgraph.agent import layout
+from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.agent.inject import Settings
+from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.agent.zones import SITE_STRIDE, Zone
 from shadowgraph.ops import entering
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
@@ -112,6 +118,40 @@ def test_the_trace_is_right_at_each_instruction(selection: Selection, settings: 
         if zones == set(Zone):
             assert unvisited(stopped, Zone.ENTER, walked) == []
             assert unvisited(stopped, Zone.LEAVE, walked) == []
+
+
+USERS: dict[str, list[live.User]] = {
+    "counter": [live.Counter(["*"])],
+    "totals": [live.Totals(["*"])],
+    "histogram and totals": [live.Histogram(["*"]), live.Totals(["*"])],
+    "recorder and counter": [live.Counter(["*"])],
+    "recorder and totals": [live.Totals(["*"])],
+}
+
+
+@pytest.mark.parametrize("kind", USERS)
+def test_the_trace_is_right_on_the_ways_of_other_users(kind: str) -> None:
+    program = build(PROGRAMS / "stack_paths.c", "now")
+    with Stopped(program, selection=ALL) as stopped:
+        assert stopped.process is not None
+        agent = stopped.process.agent
+        registry, cells = Registry(agent.arena, agent.zones), Cells(agent.arena)
+        numbers = np.flatnonzero(agent.arena.functions["users"][:, 0])
+        with registry.locked():
+            if kind.startswith("recorder"):
+                row = UserRow(layout.USER_RECORDER, "record", at_exit=True, is_timed=True, is_simple=True)
+                registry.add(row, numbers, slot=RECORDER_SLOT)
+            else:
+                agent.arena.functions["users"][numbers] = 0
+            for user in USERS[kind]:
+                size = user.pool_size(registry, numbers)
+                at = cells.find_pool(size)
+                registry.add(user.row(registry, cells, numbers, at).with_pool(at, size), numbers)
+        walked = walk(stopped, every_tail=kind != "counter")
+        assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])
+        assert {Zone.ENTER_ASIDE} <= set(walked.zones)
+        lost = registry.losses_of(int(np.flatnonzero(agent.arena.registry["users"]["kind"])[-1]))
+        assert lost["missed"] == 0
 
 
 def test_calls_from_thunks_that_the_loader_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

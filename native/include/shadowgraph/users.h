@@ -125,7 +125,9 @@ struct sg_registry {
     uint32_t next_function;  /* the first number that no function has yet */
     uint32_t next_cell;      /* the first cell number that no function has yet */
     uint64_t with_instances; /* users whose calls have instances */
-    uint64_t reserved[3];
+    uint64_t timed;       /* users that look at the clock: for the others none is looked at */
+    uint64_t simple;      /* users without a condition, and the like: see quick.c */
+    uint64_t measures;    /* of the simple ones, those that want the exit and the time, and nothing at the entry */
     struct sg_user users[SG_USERS];
 };
 

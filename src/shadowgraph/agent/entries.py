@@ -27,26 +27,38 @@ def set_recorder(records: npt.NDArray[np.void], zones: Mapping[str, int], *, con
     traced = records["flags"] & layout.FLAG_SILENT == 0
     records["users"] = np.where(traced, _RECORDER, np.uint64(0))[:, None]
     records["callers"] = np.where(traced & (records["flags"] & layout.FLAG_CALLER != 0), _RECORDER, np.uint64(0))
-    set_entries(records, zones, armed=1, counters=0, recorder=not conditional)
+    set_entries(records, zones, armed=1, counters=0, measures=0, recorder=not conditional)
 
 
 def set_entries(
-    records: npt.NDArray[np.void], zones: Mapping[str, int], *, armed: int, counters: int, recorder: bool
+    records: npt.NDArray[np.void],
+    zones: Mapping[str, int],
+    *,
+    armed: int,
+    counters: int,
+    measures: int,
+    recorder: bool,
 ) -> None:
     """Lead each thunk to the entry path that its flags and its armed users ask for; functions without any pass.
 
-    ``counters`` are the users that share one counter for each function; ``recorder`` says whether the slot of the
-    recorder is that of one, without a condition.
+    ``counters`` are the users that share one counter for each function, ``measures`` those that want the exit and the
+    time, and nothing at the entry; ``recorder`` says whether the slot of the recorder is that of one, without a
+    condition.
     """
     flags = records["flags"]
     users = (records["users"][:, 0] | records["users"][:, 1]) & np.uint64(armed)
     differ = records["users"][:, 0] != records["users"][:, 1]
     enter = np.where(users == 0, records["body"], np.uint64(zones["enter_general"]))
-    plain = recorder & (users == _RECORDER) & (flags & layout.FLAG_VALUES == 0) & ~differ
-    enter[plain] = zones["enter"]
-    enter[plain & (records["callers"] & _RECORDER != 0)] = zones["enter_from_caller"]
-    counted = (users != 0) & (users & ~np.uint64(counters) == 0) & (records["callers"] & users == 0) & ~differ
-    enter[counted] = zones["enter_count"]
+    usual = (users != 0) & (flags & layout.FLAG_VALUES == 0) & ~differ
+    everybody = usual & (records["callers"] & users == 0)
+    counted = users & np.uint64(counters) != 0
+    others = users & ~np.uint64(counters)
+    enter[everybody & ~counted & (users & ~np.uint64(measures) == 0)] = zones["enter_measure"]
+    plain = usual & recorder & (others == _RECORDER)
+    enter[plain & ~counted] = zones["enter"]
+    enter[plain & ~counted & (records["callers"] & _RECORDER != 0)] = zones["enter_from_caller"]
+    enter[plain & counted & everybody] = zones["enter_count_and_record"]
+    enter[(users != 0) & (others == 0) & (records["callers"] & users == 0) & ~differ] = zones["enter_count"]
     enter[flags & layout.FLAG_TRUE_RETURN != 0] = zones["enter_for_true_return"]
     enter[flags & _HOOKS != 0] = zones["enter_general"]
     records["enter"] = enter

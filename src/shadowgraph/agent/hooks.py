@@ -204,7 +204,7 @@ def lay_out(
     if request.recorded:
         set_recorder(thunks.records, zones, conditional=request.conditional)
     else:
-        set_entries(thunks.records, zones, armed=0, counters=0, recorder=True)
+        set_entries(thunks.records, zones, armed=0, counters=0, measures=0, recorder=True)
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
     hooks = Hooks(module, thunks, base, zones["functions"], refused)
     patches, moves = tables_of(thunks)

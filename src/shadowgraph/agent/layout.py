@@ -26,6 +26,7 @@ EVENT_LOADED = 3
 OPEN_SLOW = 0x8000000000000000
 OPEN_VALUES = 0x4000000000000000
 OPEN_USERS = 0x2000000000000000
+OPEN_MEASURED = 0x1000000000000000
 OPEN_MARKS = 0xFFFFFFFFFF000000
 FUNCTIONS = 0x80000
 FUNCTION_RECORD_SIZE = 64
@@ -321,7 +322,9 @@ registry_dtype = np.dtype(
             "next_function",
             "next_cell",
             "with_instances",
-            "reserved",
+            "timed",
+            "simple",
+            "measures",
             "users",
         ],
         "formats": [
@@ -341,10 +344,12 @@ registry_dtype = np.dtype(
             "<u4",
             "<u4",
             "<u8",
-            ("<u8", (3,)),
+            "<u8",
+            "<u8",
+            "<u8",
             (user_dtype, (64,)),
         ],
-        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 672, 696],
+        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 672, 680, 688, 696],
         "itemsize": 19640,
     }
 )
@@ -648,6 +653,8 @@ settings_dtype = np.dtype(
             "enter_for_true_return",
             "enter_general",
             "enter_count",
+            "enter_count_and_record",
+            "enter_measure",
             "leave",
             "leave_end",
             "leave_aside",
@@ -677,6 +684,8 @@ settings_dtype = np.dtype(
             "<u8",
             "<u4",
             "<u4",
+            "<u8",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -741,8 +750,10 @@ settings_dtype = np.dtype(
             240,
             248,
             256,
+            264,
+            272,
         ],
-        "itemsize": 264,
+        "itemsize": 280,
     }
 )
 

@@ -27,6 +27,11 @@ from shadowgraph.errors import StartError
 __all__ = ["Registry", "UserRow", "process_start"]
 
 _ALL = (1 << 64) - 1
+# What the registry says of all users at once; `live` goes first.
+_MASKS = (
+    *("live", "at_entry", "at_exit", "counters", "with_data", "with_instances", "conditional"),
+    *("timed", "simple", "measures"),
+)
 _MANY_LEFT = 24  # slots that wait to be free: then it is worth the time to look
 _Numbers = npt.NDArray[np.integer]
 
@@ -44,6 +49,8 @@ class UserRow:
     with_data: bool = False
     with_instances: bool = False
     is_conditional: bool = False
+    is_timed: bool = False
+    is_simple: bool = False
     fields: Mapping[str, int] = field(default_factory=dict)
 
     def with_pool(self, at: int, size: int) -> UserRow:
@@ -184,6 +191,9 @@ class Registry:
         """Whether the recorder's slot has a recorder, or is free for one."""
         return int(self._users[RECORDER_SLOT]["kind"]) in (layout.USER_FREE, layout.USER_RECORDER)
 
+    def _has_recorder(self) -> bool:
+        return int(self._users[RECORDER_SLOT]["kind"]) == layout.USER_RECORDER
+
     # --- functions ---
 
     def number_functions(self, count: int) -> npt.NDArray[np.int64]:
@@ -230,6 +240,10 @@ class Registry:
         self._set_bit("with_data", slot, user.with_data)
         self._set_bit("with_instances", slot, user.with_instances)
         self._set_bit("conditional", slot, user.is_conditional)
+        self._set_bit("timed", slot, user.is_timed)
+        is_simple = user.is_simple and (user.kind != layout.USER_RECORDER or slot == RECORDER_SLOT)
+        self._set_bit("simple", slot, is_simple)
+        self._set_bit("measures", slot, is_simple and user.is_timed and user.at_exit and not user.at_entry)
         self._set_bit("live", slot, True)
         functions = self.arena.functions
         functions["users"][numbers] |= bit
@@ -331,7 +345,7 @@ class Registry:
         self.arena.functions["users"][numbers] &= keep
         self.arena.functions["callers"][numbers] &= keep
         self._lead(numbers)
-        for mask in ("live", "at_entry", "at_exit", "counters", "with_data", "with_instances", "conditional"):
+        for mask in _MASKS:
             self._set_bit(mask, slot, False)
 
     def _free_slot(self) -> int:
@@ -360,7 +374,9 @@ class Registry:
         order = self._row["order"]
         kept = [known for known in self.slots() if known != slot]
         new = [*kept, slot]
-        self._row["has_order"] = int(new != sorted(new))
+        # When the recorder in its slot has its turn, none of the others can tell.
+        seen = [known for known in new if known != RECORDER_SLOT or not self._has_recorder()]
+        self._row["has_order"] = int(seen != sorted(seen))
         order[:] = [*new, *[255] * (layout.USERS - len(new))]
 
     def _set_bit(self, mask: str, slot: int, on: bool) -> None:
@@ -370,7 +386,7 @@ class Registry:
     def _lead(self, numbers: _Numbers) -> None:
         """Lead the thunks of these functions to the path that serves who is on them now."""
         records = self.arena.functions[numbers]
-        armed, counters, conditional = (int(self._row[name]) for name in ("armed", "counters", "conditional"))
-        plain = self.has_recorder_slot and not conditional >> RECORDER_SLOT & 1
-        set_entries(records, self.zones, armed=armed, counters=counters, recorder=plain)
+        plain = self.has_recorder_slot and not int(self._row["conditional"]) >> RECORDER_SLOT & 1
+        armed, counters, measures = (int(self._row[name]) for name in ("armed", "counters", "measures"))
+        set_entries(records, self.zones, armed=armed, counters=counters, measures=measures, recorder=plain)
         self.arena.functions["enter"][numbers] = records["enter"]

@@ -48,7 +48,7 @@ class Counter(User):
             fields = self._own.fields(registry, cells, numbers, at)
             return UserRow(layout.USER_COUNTER, self.name, self.selection.text, at_entry=True, fields=fields)
         self._shared.begin(numbers, _read(registry, cells, numbers))
-        return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True)
+        return UserRow(layout.USER_COUNTER, self.name, self.selection.text, shares_counter=True, is_simple=True)
 
     def make_room(self, place: Place, found: Found) -> None:
         """The same for other functions."""

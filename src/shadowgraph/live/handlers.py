@@ -17,8 +17,8 @@ from shadowgraph.live.events import EventRing, event_dtype
 from shadowgraph.live.instances import InstancePool
 from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
-from shadowgraph.ops.handler_object import HandlerObject
-from shadowgraph.ops.handler_source import compile_handlers, load_handlers
+from shadowgraph.ops.handler_needs import Need, compile_for_needs, flags_of
+from shadowgraph.ops.handler_source import load_handlers
 
 if TYPE_CHECKING:
     from shadowgraph.live.chosen_before import Found
@@ -27,7 +27,6 @@ __all__ = ["Ops"]
 
 _EVENT_BYTES = 1 << 20
 _WAIT_SECONDS = 0.01
-_PLAIN = ("-mgeneral-regs-only",)
 
 
 class Ops(User):
@@ -38,8 +37,9 @@ class Ops(User):
     ``entry`` and ``exit`` name the handlers, one of which may be left out. ``data_size`` bytes (1,024 at most) are the
     handlers' own from the entry of a call to its exit. What is larger comes from a pool: of ``instances`` pieces of
     ``instance_size`` bytes (65,536 at most) each call has one while it lasts, and is missed if none is free.
-    ``events`` describes the records that they emit (:func:`numpy.dtype`), for :meth:`events`. Handlers from source that
-    need no floating point are compiled without vector registers, which makes calling them cheaper.
+    ``events`` describes the records that they emit (:func:`numpy.dtype`), for :meth:`events`. Calling handlers from
+    source is cheaper if they need no floating point, and if they look neither at time nor duration of the call nor at
+    its vector registers.
     """
 
     def __init__(
@@ -68,28 +68,17 @@ class Ops(User):
         self.data_size = data_size
         self.instances = InstancePool(instances, instance_size)
         self._dtype = event_dtype(events) if events is not None else None
-        self._vectors = True
         if source is not None:
-            self.handlers = self._compile(source, entry, exit, file)
+            self.handlers, self._needs = compile_for_needs(source, entry, exit, file)
         else:
             assert path is not None
-            self.handlers = load_handlers(path, entry, exit)
+            self.handlers, self._needs = load_handlers(path, entry, exit), Need.ALL
         self.loaded: LoadedHandlers | None = None
         self._ring: EventRing | None = None
         self._last: npt.NDArray[np.void] | None = None
         self._dropped = 0
         self._fault = ""
         self.functions_by_number: dict[int, str] = {}
-
-    def _compile(self, source: str, entry: str, exit: str, file: str) -> HandlerObject:
-        try:
-            made = compile_handlers(source, entry, exit, _PLAIN, file)
-            self._vectors = False
-        except UsageError:
-            made = compile_handlers(
-                source, entry, exit, file=file
-            )  # it needs floating point, or is wrong: then this says why
-        return made
 
     # --- its place ---
 
@@ -109,7 +98,7 @@ class Ops(User):
             "entry": self.loaded.entry,
             "exit": self.loaded.exit,
             "data_size": self.data_size,
-            "flags": (layout.USER_VECTORS if self._vectors else 0) | layout.USER_SEES_VECTORS,
+            "flags": flags_of(self._needs),
         }
         if self._dtype is not None:
             self._ring = EventRing(registry.arena, at, _EVENT_BYTES)
@@ -126,6 +115,8 @@ class Ops(User):
             at_exit=bool(self.loaded.exit) or self.instances.count > 0,  # those need a frame
             with_data=keeps,
             with_instances=self.instances.count > 0,
+            is_timed=Need.TIME in self._needs,
+            is_simple=not self.instances.count and not self._needs & ~Need.TIME,
             fields=fields,
         )
 

@@ -56,7 +56,16 @@ class _Measure(User):
         """Cells of its own; arguments are seen at the entry, everything else at the exit."""
         fields = {"value": self._code, **self._own.fields(registry, cells, numbers, at)}
         at_exit = self._code < layout.VALUE_ARGUMENT
-        return UserRow(self.kind, self.name, self.selection.text, at_entry=not at_exit, at_exit=at_exit, fields=fields)
+        return UserRow(
+            self.kind,
+            self.name,
+            self.selection.text,
+            at_entry=not at_exit,
+            at_exit=at_exit,
+            is_timed=self._code == layout.VALUE_DURATION,
+            is_simple=self._code == layout.VALUE_DURATION,
+            fields=fields,
+        )
 
     def make_room(self, place: Place, found: Found) -> None:
         """Cells for functions that are new to it."""

@@ -76,7 +76,9 @@ class Recorder(User):
 
     def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
         """The recorder's row."""
-        return UserRow(layout.USER_RECORDER, self.name, self.selection.text, at_exit=True)
+        return UserRow(
+            layout.USER_RECORDER, self.name, self.selection.text, at_exit=True, is_timed=True, is_simple=True
+        )
 
     # --- from its registration on ---
 

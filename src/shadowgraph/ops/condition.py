@@ -45,7 +45,8 @@ class Condition:
         if self.predicate is None:
             return row
         fields = {**row.fields, **self._write(cells, at)}
-        fields["flags"] = fields.get("flags", 0) | layout.USER_SEES_VECTORS
+        if self.predicate.needs_vectors:
+            fields["flags"] = fields.get("flags", 0) | layout.USER_SEES_VECTORS
         leaves = self.predicate.needs_exit
         if leaves and row.kind in (layout.USER_HISTOGRAM, layout.USER_TOTALS):
             fields["data_size"] = 8  # an argument waits for the exit
@@ -55,6 +56,8 @@ class Condition:
             at_exit=row.at_exit or leaves,
             with_data=row.with_data or leaves,
             is_conditional=True,
+            is_timed=row.is_timed or self.predicate.needs_time,
+            is_simple=False,
             fields=fields,
         )
 

@@ -53,6 +53,11 @@ class Predicate:
         return bool(_RESULTS & _fields(self.exit_code, 0))
 
     @property
+    def needs_vectors(self) -> bool:
+        """Whether vector registers must be known at the entry."""
+        return layout.PREDICATE_FLOAT_ARGUMENT in _fields(self.entry_code, 0)
+
+    @property
     def always_enters(self) -> bool:
         """Whether the entry has nothing to decide and nothing to keep."""
         return not _fields(self.entry_code, 0)

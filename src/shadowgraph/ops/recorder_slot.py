@@ -24,7 +24,7 @@ __all__ = ["free_for_recorder", "give_back_recorder_slot", "is_taken_off", "join
 def take_recorder_slot(agent: Agent, selection: Selection) -> None:
     """Register the recorder that drains an arena, before any function that it records is hooked."""
     registry = Registry(agent.arena, agent.zones)
-    row = UserRow(layout.USER_RECORDER, "record", selection.text, at_exit=True)
+    row = UserRow(layout.USER_RECORDER, "record", selection.text, at_exit=True, is_timed=True, is_simple=True)
     condition = Condition.of(selection.when)
     with registry.locked():
         cells = Cells(agent.arena)

@@ -26,8 +26,15 @@
 struct sg_frame sg_frames[SG_FRAMES];
 char sg_sites[SG_FRAMES * SG_STRIDE];
 char sg_enter[1], sg_enter_end[1], sg_enter_aside[1], sg_enter_aside_end[1], sg_enter_from_caller[1], sg_enter_for_true_return[1];
-char sg_enter_general[1], sg_enter_count[1], sg_return[1], sg_return_end[1], sg_return_aside[1], sg_return_aside_end[1];
+char sg_enter_general[1], sg_enter_count[1], sg_enter_count_and_record[1], sg_enter_measure[1];
+char sg_return[1], sg_return_end[1], sg_return_aside[1], sg_return_aside_end[1];
 char sg_guard_entry[1], sg_guard_restorer[1];
+
+int sg_handler_run(struct sg_call *call, uint64_t address, uint64_t *way_out)
+{
+    (void)way_out;
+    return ((int (*)(struct sg_call *))address)(call);
+}
 
 struct sg_frame *sg_enter_slow(uint64_t *slot, struct sg_function *function, struct sg_entry_registers *registers);
 void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t recorded, struct sg_exit_registers *registers);
@@ -147,6 +154,22 @@ static void lead_to(uint32_t slot)
     __atomic_store_n(&sg_registry->armed, sg_registry->armed | 1ull << slot, __ATOMIC_RELEASE);
 }
 
+static void write_row(uint32_t slot, const struct plan *plan, uint64_t at, uint64_t cells)
+{
+    sg_registry->users[slot] = (struct sg_user){
+        .kind = plan->kind,
+        .value = plan->value,
+        .data_size = plan->with_data ? 8 : 0,
+        .entry = (uint64_t)on_entry,
+        .exit = (uint64_t)on_exit_of,
+        .first_cell = cells,
+        .cell_table = at,
+        .instances = plan->instances,
+        .instance_size = plan->instances ? 256 : 0,
+        .instances_at = at + 64,
+    };
+}
+
 /* Registry.add(): the row is whole before anybody is led to it. */
 static void add(uint32_t slot, const struct plan *plan)
 {
@@ -161,21 +184,9 @@ static void add(uint32_t slot, const struct plan *plan)
     struct sg_instances *pool = (struct sg_instances *)(sg_pool + at + 64);
     for (uint64_t *word = (uint64_t *)pool; word < (uint64_t *)(pool + 1) + plan->instances; word++)
         *word = 0;
-#ifdef ROW_LAST
-    lead_to(slot);
+#ifndef ROW_LAST
+    write_row(slot, plan, at, cells);
 #endif
-    r->users[slot] = (struct sg_user){
-        .kind = plan->kind,
-        .value = plan->value,
-        .data_size = plan->with_data ? 8 : 0,
-        .entry = (uint64_t)on_entry,
-        .exit = (uint64_t)on_exit_of,
-        .first_cell = cells,
-        .cell_table = at,
-        .instances = plan->instances,
-        .instance_size = plan->instances ? 256 : 0,
-        .instances_at = at + 64,
-    };
     for (uint32_t i = 0; i < sg_arena->threads; i++)
         for (uint32_t word = 0; word < sizeof(struct sg_losses) / 8; word++)
             set_word((uint64_t *)&sg_losses[i * SG_USERS + slot] + word, 0);
@@ -184,7 +195,12 @@ static void add(uint32_t slot, const struct plan *plan)
     set_bit(&r->counters, slot, plan->shares_counter);
     set_bit(&r->with_data, slot, plan->with_data);
     set_bit(&r->with_instances, slot, plan->instances > 0);
+    set_bit(&r->timed, slot, plan->kind == SG_USER_TOTALS || plan->kind == SG_USER_HANDLER);
+    set_bit(&r->simple, slot, plan->value == 0 && !plan->instances);
     lead_to(slot);
+#ifdef ROW_LAST
+    write_row(slot, plan, at, cells);
+#endif
 }
 
 /* Registry.remove() and settle(): the slot and what belongs to it are nobody's when no thread is busy for it. */
@@ -195,7 +211,7 @@ static void remove_and_settle(uint32_t slot)
     __atomic_store_n(&r->armed, r->armed & ~(1ull << slot), __ATOMIC_RELEASE);
     for (uint32_t i = 1; i <= FUNCTIONS; i++)
         __atomic_store_n(&sg_functions[i].users[0], sg_functions[i].users[0] & ~(1ull << slot), __ATOMIC_RELEASE);
-    uint64_t *masks[] = {&r->live, &r->at_entry, &r->at_exit, &r->counters, &r->with_data, &r->with_instances};
+    uint64_t *masks[] = {&r->live, &r->at_entry, &r->at_exit, &r->counters, &r->with_data, &r->with_instances, &r->timed, &r->simple};
     for (uint32_t i = 0; i < sizeof masks / sizeof *masks; i++)
         set_bit(masks[i], slot, 0);
 #ifdef NO_WAITING
@@ -245,8 +261,12 @@ int main(int argc, char **argv)
     for (long i = 0; i < count; i++)
         pthread_create(&threads[i], 0, call, (void *)(i * 1000));
     for (long round = 0; round < rounds; round++) {
-        for (uint32_t i = 0; i < PLANS; i++)
-            add(1 + i, &plans[(i + round) % PLANS]);
+        for (uint32_t i = 0; i < PLANS; i++) {
+            struct plan plan = plans[(i + round) % PLANS];
+            if (round % 2) /* then quick.c serves most users */
+                plan.instances = 0;
+            add(1 + i, &plan);
+        }
         pthread_create(&passing, 0, call_for_a_while, (void *)round);
         usleep(2000);
         for (uint32_t i = 0; i < PLANS; i++)

@@ -27,25 +27,50 @@
 
 #include <stdint.h>
 
+/* Members are read, not written: what they say is for the other users of the call, too. */
+#ifndef SG_GIVEN
+#define SG_GIVEN const
+#endif
+
+/*
+ * Looking at the clock costs more than all the rest of a short handler, and looking at vector registers costs a little. So
+ * handlers that are given as source are first compiled without these members, and told no such things if that succeeds.
+ */
+#ifdef SG_WITHOUT_TIME
+#define time sg_nobody_asks_for_time
+#define duration sg_nobody_asks_for_duration
+#endif
+#ifdef SG_WITHOUT_VECTORS
+#define vectors sg_nobody_asks_for_vectors
+#endif
+
 struct sg_call {
-    uint64_t function;             /* the number of the function; Ops.functions_by_number names it */
-    const uint64_t *arguments;     /* entry: rdi, rsi, rdx, rcx, r8, r9; exit: 0 */
-    const uint64_t *stack;         /* entry: the arguments on the stack; exit: 0 */
-    const uint64_t (*vectors)[2];  /* the low halves of xmm0 to xmm7 at the entry, of xmm0 and xmm1 at the exit */
-    uint64_t result, result_high;  /* exit: rax, rdx */
-    uint64_t return_address;       /* where the function returns to, in the program */
-    void *data;                    /* data_size bytes of this user and this call, not cleared; 0 if it asked for none */
-    uint64_t data_size;
-    uint64_t time;                 /* when the call was entered, in ticks of the time stamp counter; at the entry the same for
-                                      all users of the call */
-    uint64_t duration;             /* exit: ticks since */
-    uint32_t thread, process;
-    int (*emit)(struct sg_call *call, const void *record, uint64_t size);
-    uint64_t user;                 /* the agent's own */
-    void *instance;                /* instance_size bytes of this user and this call, as the last call to have had them left
-                                      them, zeros at first; 0 if it asked for none */
-    uint64_t instance_size;
+    SG_GIVEN uint64_t function;            /* the number of the function; Ops.functions_by_number names it */
+    const uint64_t *SG_GIVEN arguments;    /* entry: rdi, rsi, rdx, rcx, r8, r9; exit: 0 */
+    const uint64_t *SG_GIVEN stack;        /* entry: the arguments on the stack; exit: 0 */
+    const uint64_t (*SG_GIVEN vectors)[2]; /* the low halves of xmm0 to xmm7 at the entry, of xmm0 and xmm1 at the exit */
+    SG_GIVEN uint64_t result, result_high; /* exit: rax, rdx */
+    SG_GIVEN uint64_t return_address;      /* where the function returns to, in the program */
+    void *SG_GIVEN data;                   /* data_size bytes of this user and this call, not cleared; 0 if it asked for none */
+    SG_GIVEN uint64_t data_size;
+    SG_GIVEN uint64_t time;                /* when the call was entered, in ticks of the time stamp counter; at the entry the same
+                                              for all users of the call */
+    SG_GIVEN uint64_t duration;            /* exit: ticks since */
+    SG_GIVEN uint32_t thread, process;
+    int (*SG_GIVEN emit)(struct sg_call *call, const void *record, uint64_t size);
+    SG_GIVEN uint64_t user;                /* the agent's own */
+    void *SG_GIVEN instance;               /* instance_size bytes of this user and this call, as the last call to have had them
+                                              left them, zeros at first; 0 if it asked for none */
+    SG_GIVEN uint64_t instance_size;
 };
+
+#ifdef SG_WITHOUT_TIME
+#undef time
+#undef duration
+#endif
+#ifdef SG_WITHOUT_VECTORS
+#undef vectors
+#endif
 
 /* The n-th integer or pointer argument, counted from 0 (entry). */
 static inline uint64_t sg_arg(const struct sg_call *call, unsigned n)
@@ -53,6 +78,7 @@ static inline uint64_t sg_arg(const struct sg_call *call, unsigned n)
     return n < 6 ? call->arguments[n] : call->stack[n - 6];
 }
 
+#ifndef SG_WITHOUT_VECTORS
 /* The n-th floating-point argument, n below 8, as the bits of a double (entry). */
 static inline uint64_t sg_farg_bits(const struct sg_call *call, unsigned n)
 {
@@ -104,6 +130,7 @@ static inline float sg_fresult_float(const struct sg_call *call)
 {
     return sg_float_of(sg_fresult_bits(call));
 }
+#endif
 #endif
 
 /* An integer or pointer result (exit). Of one that is narrower than 64 bits the upper bits are anybody's: cast it. */

@@ -1,0 +1,96 @@
+/*
+ * What the entry path and the return path are made of (paths.S): assembly alone. Which register is where, paths.S draws.
+ */
+#ifndef SHADOWGRAPH_PATHS_H
+#define SHADOWGRAPH_PATHS_H
+
+    .macro SAVE_FLAGS place                  /* into al, ah and the place; rax must be saved already */
+    lahf
+    seto al
+    mov [rsp + \place], ax
+    .endm
+
+    .macro RESTORE_FLAGS place               /* by way of rax */
+    movzx eax, word ptr [rsp + \place]
+    add al, 127                              /* overflows if al was 1 */
+    sahf
+    .endm
+
+/*
+ * The state of this thread, or off to `without`: for a new thread (0), for one that shares its TLS with another (1), and,
+ * where the state is found by the gs base, for one that has merely inherited it from the thread that made it.
+ */
+    .macro THREAD register, scratch, without
+#ifdef SG_THREAD_BY_GS
+    rdgsbase \register
+    cmp \register, 1
+    jbe \without
+    mov \scratch, fs:[0]                      /* the thread control block knows its own address */
+    cmp \scratch, [\register + THREAD_CONTROL_BLOCK]
+    jne \without
+#else
+    mov \register, [rip + sg_thread@GOTTPOFF]
+    mov \register, fs:[\register]
+    cmp \register, 1
+    jbe \without
+#endif
+    .endm
+
+/*
+ * To the frame's site. One indirect jump for all frames is mispredicted as soon as calls nest three deep (measured:
+ * 24 to 26 instead of 19 ns a call in recursion and chains; bench/call_cost.py). Jumps that hang on bits of the frame's
+ * number are not, and leave few targets to each of eight indirect ones.
+ */
+    .macro TO_SITE
+    RESTORE_FLAGS -40
+    mov rax, [rsp - 16]
+    mov rdx, [rsp - 24]
+    .cfi_remember_state
+    lea rsp, [rsp + 8]
+    .cfi_def_cfa rsp, 8
+    CALLER_RSP
+    RETURN_ADDRESS_IN_SLOT
+    jmp [rcx + FRAME_SITE]
+    .cfi_restore_state
+    .endm
+
+    .macro TO_SITE_BY_BIT register, mask, next:vararg
+    test \register, \mask
+    jne .Lodd\@
+    \next
+.Lodd\@:
+    \next
+    .endm
+
+    .macro SAVE_AT_ENTRY
+    mov [rsp - 16], rax
+    mov [rsp - 24], rdx
+    mov [rsp - 32], rcx
+    SAVE_FLAGS -40
+    .endm
+
+/* The caller's return address into rax; off to `if_site` if it is a site: then this is a tail call. */
+    .macro RETURN_ADDRESS_OR if_site
+    mov rax, [rsp]
+    lea rcx, [rip + sg_sites]
+    mov rdx, rax
+    sub rdx, rcx
+    cmp rdx, SG_STRIDE * SG_FRAMES
+    jb \if_site
+    .endm
+
+/* A frame for this call into rcx, as in sg_enter; rdx is the thread. */
+    .macro TAKE_FRAME without
+    mov rax, [rdx + THREAD_TOP]
+    test rax, rax
+    jz \without
+    cmp qword ptr [rax + SG_STRIDE + FRAME_SLOT], SG_SLOT_FREE
+    jne \without
+    cmp rsp, [rax + FRAME_SLOT]
+    jae \without
+    lea rcx, [rax + SG_STRIDE]
+    cmpxchg [rdx + THREAD_TOP], rcx
+    jne \without
+    .endm
+
+#endif
