@@ -7,9 +7,11 @@ import shlex
 import signal
 import time
 
+import pytest
+
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
-from tests.support.live import SHADOWGRAPH, result, started, wait_for_users
+from tests.support.live import SHADOWGRAPH, result, send, started, wait_for_users
 from tests.support.manners import program, run
 from tests.support.terminal import CTRL_C, OnTerminal
 
@@ -42,6 +44,7 @@ def test_json_has_all_that_the_table_has() -> None:
         ],
         "more": 0,
         "without_calls": 0,
+        "filtered": 0,
         "end": "exit",
         "problems": ["no function matched nothing_like_it"],
     }
@@ -127,3 +130,21 @@ def test_ctrl_c_is_a_commands_own_the_first_time() -> None:
         terminal.press(b"one\nthe end\n")
         assert terminal.status() == 0
         assert "Calls" in terminal.shown.replace("\r", "").split("the end\n")[-1]
+
+
+@pytest.mark.parametrize("command", ["count", "hist", "top"])
+def test_a_condition_leaves_out_what_it_is_not_for_and_says_so(command: str) -> None:
+    with Running([program("live_values", "o2")]) as running:
+        counting = started(command, str(running.pid), "-f", "gives_back", "--when", "arg(0) > 5")
+        wait_for_users(running.pid, 1)
+        send(running, [5, 6, 7])
+        assert running.end("") == ["gives_back 3", "OK"]
+        output, errors = counting.communicate(timeout=120)
+        assert "1 call left out by --when" in errors
+        assert command == "top" or " 2 " in output
+
+
+def test_a_condition_with_a_mistake_is_refused_before_anything_is_touched() -> None:
+    ended = run([*SHADOWGRAPH, "count", "-f", "leaf", "--when", "agr(0)", "1"])
+    assert ended.errors == "shadowgraph: --when: 'agr' is not known; did you mean arg?\n    agr(0)\n    ^^^\n"
+    assert ended.status == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -149,3 +150,29 @@ def test_a_process_that_nobody_uses_is_no_error() -> None:
         ended = refused("detach", "--user", "count", running.pid)
         assert ended.sentence == f"process {running.pid} has no user count; nobody uses it"
         assert ended.status == 2
+
+
+WITHOUT_RESOURCES = ["setpriv", "--bounding-set", "-sys_resource", "--inh-caps=-all"]
+SOMEBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]
+
+
+@pytest.mark.parametrize("limit", ["", "--fsize=1000000:1000000", "--nofile=4:4"])
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root to become somebody else")
+def test_limits_of_another_users_process_that_may_not_be_raised(limit: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # that of the tests is for their user alone
+        program = shutil.copy(built("attach_busy"), folder)
+        words = [*SOMEBODY, *(["prlimit", limit] if limit else []), program, "1", "nap"]
+        _attach_without_raising(words, is_too_low=bool(limit))
+
+
+def _attach_without_raising(words: list[str], *, is_too_low: bool) -> None:
+    with Running(words) as running:
+        command = [*WITHOUT_RESOURCES, *SHADOWGRAPH, "count", "-f", "leaf", "--for", "100ms", str(running.pid)]
+        ended = run(command)
+        if is_too_low:
+            assert "is too low and cannot be raised without the capability CAP_SYS_RESOURCE" in ended.sentence
+            assert ended.status == 125
+        else:
+            assert (ended.status, ended.errors) == (0, "")
+        assert running.end() == ["wrong 0 worked 1"]

@@ -97,7 +97,7 @@ def test_an_event_without_fields_says_when_where_and_who() -> None:
     assert [event["event"] for event in objects(ended.output)[:-1]] == [{}, {}, {}]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM])
 def test_a_process_is_probed_while_it_runs_and_left_as_it_was(number: int, source: str) -> None:
     path = program("live_values")
     with Running([path]) as running:

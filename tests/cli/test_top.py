@@ -104,7 +104,11 @@ def test_keys_sort_and_filter() -> None:
         terminal.wait_for("filter: REc    / change")
         drawn = terminal.shown[shown:]
         assert "recurse" in drawn and "leaf" not in drawn
-        terminal.press(b"/\033")
+        terminal.press(b"\033")
+        terminal.wait_for("sort by: ")
+        terminal.press(b"/leaf")
+        terminal.wait_for("filter: leaf█")
+        terminal.press(b"\033")
         terminal.wait_for("sort by: ")
         terminal.press(b"q")
         assert terminal.status() == 0

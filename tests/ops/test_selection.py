@@ -82,6 +82,16 @@ def test_what_a_rule_was_good_for_is_known() -> None:
     assert selection.matched == {"a"}
 
 
+def test_a_pattern_without_a_module_is_not_for_what_libraries_call() -> None:
+    texts = [("malloc", True), ("libc.so.6!realloc", True), ("free", False)]
+    selection = Selection([function_rule(text, include=include) for text, include in texts]).of_libraries()
+    assert not selection.wants("libc.so.6", ["malloc"], default=False)
+    assert selection.wants("libc.so.6", ["realloc"], default=False)
+    everywhere = Selection([module_rule("libc*"), function_rule("free", include=False)]).of_libraries()
+    assert everywhere.wants("libc.so.6", ["malloc"], default=False)
+    assert not everywhere.wants("libc.so.6", ["free"], default=False)
+
+
 def test_an_exact_name_with_special_characters_of_globs_is_one() -> None:
     assert Selection([function_rule("x[0]", include=True)]).wants("app", ["x0"], default=False)
     assert Selection([function_rule("operator()", include=True)]).wants("app", ["operator()"], default=False)

@@ -48,7 +48,7 @@ Calls      Total      Self       Mean        Min        p50        p95        p9
 ... and 2 more functions (--limit 0 shows all)
 missed: 3 calls not in here, run untraced for want of room on the shadow stack or of a way to hook them
 dropped: 2 calls not in here, traced but not recorded, because the buffers were full
-filtered: 1 call not in here, left out as the recording was asked to, by depth or minimal time
+filtered: 1 call not in here, left out as the recording was asked to, by depth, minimal time or condition
 """
 
 
@@ -86,7 +86,10 @@ def test_json_says_how_the_recording_ended_and_what_is_damaged(tmp_path: Path) -
     assert json.loads((folder / MANIFEST).read_text())["duration_ns"] == 20_000
     lines = run("report", folder).lines
     assert "dropped: 4 calls not in here, traced but not recorded, because the recording had stopped" in lines
-    assert "filtered: 5 calls not in here, left out as the recording was asked to, by depth or minimal time" in lines
+    assert (
+        "filtered: 5 calls not in here, left out as the recording was asked to, by depth, minimal time or condition"
+        in lines
+    )
 
 
 def test_csv_is_the_same_as_json(folder: Path) -> None:

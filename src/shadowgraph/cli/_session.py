@@ -16,8 +16,9 @@ from shadowgraph.errors import ShadowgraphError, UsageError
 if TYPE_CHECKING:
     from shadowgraph.live import User
 
-__all__ = ["Session", "Time", "functions_option", "pid_argument", "target_arguments"]
+__all__ = ["Session", "Time", "functions_option", "pid_argument", "target_arguments", "when_option"]
 
+_KEYS = (signal.SIGINT, signal.SIGQUIT)
 _LOOK_SECONDS = 0.05
 
 _User = TypeVar("_User", bound="User")
@@ -41,6 +42,21 @@ class Time(click.ParamType[float]):
         if not seconds:
             self.fail(f"{value!r} is no time at all", param, ctx)
         return seconds
+
+
+def when_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --when, a condition that has been checked."""
+    return click.option(
+        "--when", metavar="PREDICATE", callback=_checked, help="Only calls for which this holds: 'arg(0) == 1'."
+    )(command)
+
+
+def _checked(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is not None:
+        from shadowgraph.ops.predicates import check_predicate
+
+        check_predicate(text, "--when")
+    return text
 
 
 def functions_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +112,7 @@ class Session:
         from shadowgraph import live
         from shadowgraph.target.launch import EndedBeforeEntry
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (*_KEYS, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._saved[number] = signal.signal(number, self._signalled)
         try:
@@ -171,15 +187,24 @@ class Session:
             said.append(f"the program runs on (process {self.target.pid})")
         return said
 
+    @property
+    def filtered(self) -> int:
+        """Calls that conditions have left out."""
+        return sum(user.filtered for user in self._users)
+
     def say_remarks(self) -> None:
-        """The same on stderr."""
+        """The same on stderr, and what conditions have left out."""
+        if self.filtered:
+            from shadowgraph.view.units import count_of
+
+            click.echo(f"shadowgraph: {count_of(self.filtered, 'call')} left out by --when", err=True)
         for remark in self.remarks():
             click.echo(f"shadowgraph: {remark}", err=True)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """The terminal's Ctrl-C reaches a program that was launched by itself: the first one is its business."""
-        self._interrupts += number == signal.SIGINT
-        if number != signal.SIGINT or self._pid is not None or self._interrupts > 1:
+        """Ctrl-C and Ctrl-\\ reach a program that was launched by themselves: the first one is its business."""
+        self._interrupts += number in _KEYS
+        if number not in _KEYS or self._pid is not None or self._interrupts > 1:
             self._stop = True
 
     def _restore(self) -> None:

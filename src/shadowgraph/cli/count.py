@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, target_arguments
+from shadowgraph.cli._session import Session, Time, functions_option, target_arguments, when_option
 from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = ["command"]
 
 @click.command(short_help="How often functions of a running program are called.")
 @functions_option
+@when_option
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
 @click.option("--interval", type=Time(), metavar="TIME", help="Print what has been counted each time this is over.")
 @click.option(
@@ -45,14 +46,14 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
 
     output = Output()
     with Session(words, pid, options["duration"]) as session:
-        counter = session.register(Counter(options["functions"], name="count"))
+        counter = session.register(Counter(options["functions"], when=options["when"], name="count"))
         counts = _Counts(output, session.program, options)
         session.start()
         while session.wait(options["interval"]):
             counts.write(counter.counts())
             output.flush()
         session.target.unregister(counter)
-    counts.write(counter.counts(), end=session.ending, remarks=session.remarks())
+    counts.write(counter.counts(), end=session.ending, remarks=session.remarks(), filtered=session.filtered)
     output.flush()
     session.say_remarks()
     return session.status
@@ -69,7 +70,9 @@ class _Counts:
         self._before: dict[str, int] = {}
         self._tables = 0
 
-    def write(self, counts: dict[str, int], *, end: str | None = None, remarks: list[str] | None = None) -> None:
+    def write(
+        self, counts: dict[str, int], *, end: str | None = None, remarks: list[str] | None = None, filtered: int = 0
+    ) -> None:
         """A table of what has been counted so far."""
         from shadowgraph.view.live import write_counts, write_json
 
@@ -87,7 +90,7 @@ class _Counts:
             left = {"more": len(rows) - len(shown), "without_calls": len(counts) - len(rows)}
             content: dict[str, Any] = {"seconds": round(now - self._began, 6), "functions": listed, **left}
             if end is not None:
-                content |= {"end": end, "problems": remarks or []}
+                content |= {"filtered": filtered, "end": end, "problems": remarks or []}
             write_json(self._output, content)
         else:
             if self._tables:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, target_arguments
+from shadowgraph.cli._session import Session, Time, functions_option, target_arguments, when_option
 from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _STEPS = 16
 
 @click.command(short_help="How long calls of a running program take, or what they are given.")
 @functions_option
+@when_option
 @click.option(
     "--value",
     default="duration",
@@ -50,7 +51,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     from shadowgraph.view.terminal import Output
 
     output = Output()
-    histogram = Histogram(options["functions"], value=options["value"], name="hist")
+    histogram = Histogram(options["functions"], value=options["value"], when=options["when"], name="hist")
     with Session(words, pid, options["duration"]) as session:
         session.register(histogram)
         session.start()
@@ -64,7 +65,9 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
 
         functions = [_record(one, histogram) for one in shown]
         content = {"value": options["value"], "functions": functions, **left}
-        write_json(output, {**content, "end": session.ending, "problems": session.remarks()})
+        write_json(
+            output, {**content, "filtered": session.filtered, "end": session.ending, "problems": session.remarks()}
+        )
     else:
         from shadowgraph.view.live import write_distributions
         from shadowgraph.view.units import count_of, format_time

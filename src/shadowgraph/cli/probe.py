@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, target_arguments
+from shadowgraph.cli._session import Session, Time, functions_option, target_arguments, when_option
 from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _OWN_FIELDS = {"time", "thread", "function"}
 @click.option("--data-size", type=click.IntRange(0), default=0, help="Bytes to keep from a call's entry to its exit.")
 @click.option("--instances", type=click.IntRange(0), default=0, help="How many pieces of memory calls share, one each.")
 @click.option("--instance-size", type=click.IntRange(0), default=0, help="Bytes of each of them, 65,536 at most.")
-@click.option("--when", metavar="PREDICATE", help="Only calls for which this holds: 'arg(0) == 1'.")
+@when_option
 @click.option(
     "--event", metavar="FIELDS", default="", help=f"What a record that is emitted has: 'fd:i4,size:u8'. {_TYPES}."
 )
@@ -79,12 +79,9 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
 def _ops(options: dict[str, Any]) -> Ops:
     """The handlers, compiled and checked before any process is touched."""
     from shadowgraph.live import Ops
-    from shadowgraph.ops.predicates import check_predicate
 
     if sum(options[name] is not None for name in ("source", "code", "library")) != 1:
         raise UsageError("say what the handlers are: --source FILE.c, --code 'C text' or --object FILE.so")
-    if options["when"] is not None:
-        check_predicate(options["when"], "--when")
     fields = _fields(options["event"])
     given = {name: options[name] for name in ("data_size", "instances", "instance_size", "when")}
     given |= {"events": fields, "name": "probe"}

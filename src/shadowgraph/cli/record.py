@@ -327,7 +327,7 @@ def _ticks(nanoseconds: int) -> int:
 
 
 def _pass_signals(recording: Any, *, first_is_ours: bool) -> Any:
-    """The terminal's Ctrl-C reaches the program by itself: the first is its business, the next one ends the recording.
+    """The terminal's Ctrl-C and Ctrl-\\ reach the program: the first is its business, the next one ends the recording.
 
     A process that was attached to is not meant by it (``first_is_ours``).
 
@@ -345,7 +345,9 @@ def _pass_signals(recording: Any, *, first_is_ours: bool) -> Any:
         recording.stop = True
 
     saved = {}
-    for number, handler in ((signal.SIGINT, interrupted), (signal.SIGTERM, ended), (signal.SIGHUP, ended)):
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGQUIT), interrupted)
+    handlers |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), ended)
+    for number, handler in handlers.items():
         if signal.getsignal(number) != signal.SIG_IGN:
             saved[number] = signal.signal(number, handler)
 

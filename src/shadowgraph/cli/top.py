@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, pid_argument
+from shadowgraph.cli._session import Session, Time, functions_option, pid_argument, when_option
 
 if TYPE_CHECKING:
     from shadowgraph.cli._screen import Screen
@@ -26,6 +26,7 @@ _ENTER, _ESCAPE, _BACKSPACE = "\r\n", "\033", "\x7f\b"
 
 @click.command(short_help="A live table of the functions of a running program.")
 @functions_option
+@when_option
 @click.option(
     "--interval", type=Time(), default="1s", show_default=True, metavar="TIME", help="How often it is renewed."
 )
@@ -50,7 +51,7 @@ def command(pid: int, **options: Any) -> int:
     from shadowgraph.live import Totals
 
     with Session([], pid) as session:
-        totals = session.register(Totals(options["functions"] or ["*"], name="top"))
+        totals = session.register(Totals(options["functions"] or ["*"], when=options["when"], name="top"))
         session.start()
         table = _Table(session.program, totals, options, _elsewhere(session))
         if sys.stdout is not None and sys.stdout.isatty() and sys.stdin is not None and sys.stdin.isatty():
@@ -173,14 +174,14 @@ class _Shown:
                 self._draw()
 
     def _press(self, key: str) -> None:
-        if not self._typing:
+        if key == _ESCAPE:
+            self._typing, self._table.filter = False, ""
+        elif not self._typing:
             self._typing = key == "/"
             self._quit = self._quit or key == "q"
             self._table.sort = _KEYS.get(key, self._table.sort)
         elif key in _ENTER:
             self._typing = False
-        elif key == _ESCAPE:
-            self._typing, self._table.filter = False, ""
         elif key in _BACKSPACE:
             self._table.filter = self._table.filter[:-1]
         elif key.isprintable():

@@ -141,7 +141,9 @@ def _executable(pid: int, modules: list[Module]) -> Module:
 
 
 def _choose_in(module: Module, known: KnownModule, selection: Selection, *, is_executable: bool) -> Choice:
-    """All functions of a module that the selection wants."""
+    """All functions of a module that the selection wants for their own sake."""
+    if not is_executable:
+        selection = selection.of_libraries()
     functions = known.functions
     choice = Choice(module, known)
     default = selection.everything or (is_executable and not selection.starts_empty)

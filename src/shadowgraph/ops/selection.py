@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shadowgraph.errors import UsageError
 
@@ -82,6 +82,15 @@ class Selection:
         return self.everything or any(
             rule.include and rule.module is not None and rule.module(module) for rule in self.rules
         )
+
+    def of_libraries(self) -> Selection:
+        """What it says of a library's functions for their own sake, be they called by whom they may.
+
+        A pattern without a module means those that the executable calls; but excluded is excluded everywhere.
+        """
+        if self.everything:
+            return self
+        return replace(self, rules=[rule for rule in self.rules if rule.module is not None or not rule.include])
 
     def wants(self, module: str, names: Sequence[str], *, default: bool) -> bool:
         """Whether a function with these names is traced. ``default``: it is if no rule says otherwise."""

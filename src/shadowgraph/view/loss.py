@@ -12,7 +12,7 @@ __all__ = ["loss_lines"]
 _MEANINGS = {
     "missed": "run untraced for want of room on the shadow stack or of a way to hook them",
     "dropped": "traced but not recorded, because {why}",
-    "filtered": "left out as the recording was asked to, by depth or minimal time",
+    "filtered": "left out as the recording was asked to, by depth, minimal time or condition",
 }
 _STOPPED = STOPPED | {"stopped": "the recording was stopped before the program ended"}
 
