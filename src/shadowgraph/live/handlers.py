@@ -15,6 +15,7 @@ from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live.events import EventRing, event_dtype
 from shadowgraph.live.instances import InstancePool
+from shadowgraph.live.making import in_the_making
 from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.handler_needs import Need, compile_for_needs, flags_of
@@ -69,7 +70,8 @@ class Ops(User):
         self.instances = InstancePool(instances, instance_size)
         self._dtype = event_dtype(events) if events is not None else None
         if source is not None:
-            self.handlers, self._needs = compile_for_needs(source, entry, exit, file)
+            with in_the_making():
+                self.handlers, self._needs = compile_for_needs(source, entry, exit, file)
         else:
             assert path is not None
             self.handlers, self._needs = load_handlers(path, entry, exit), Need.ALL

@@ -14,7 +14,7 @@ __all__ = ["attach", "launch"]
 def launch(command: Sequence[str]) -> Target:
     """Start a program. It stands at its entry while users are being registered.
 
-    It begins a second after the last register(), or at once with resume() or wait().
+    It begins a second after the last register(), not before the first one, or at once with resume() or wait().
     """
     if isinstance(command, str) or not command:
         raise UsageError("launch() takes a list: the program and its arguments")

@@ -14,6 +14,7 @@ from shadowgraph.live.chosen_before import Found
 from shadowgraph.live.exchanging import Switch, enrol, make_room
 from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
+from shadowgraph.live.making import seconds_since_one_was_made
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.rows import user_row
 from shadowgraph.live.user import Place, User
@@ -190,7 +191,9 @@ class Target:
 
     def _idle(self) -> None:
         now = time.monotonic()
-        if self._held_until is not None and now > self._held_until:
+        # Nobody launches a program to leave it alone: before there is a user there is more to come.
+        is_due = self._held_until is not None and now > self._held_until and bool(self._users)
+        if is_due and seconds_since_one_was_made() > _HOLD_SECONDS:
             self._let_go()
         registry = self._hooking.registry
         if registry is not None and now - self._reaped > _REAP_SECONDS:
