@@ -58,7 +58,7 @@ WITHOUT_FRAMES: dict[str, tuple[Callable[[], live.User], Served]] = {
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr("shadowgraph.live.target.Settings", lambda: Settings(frame_limit=FRAMES))
+    monkeypatch.setattr("shadowgraph.live.hooking.Settings", lambda: Settings(frame_limit=FRAMES))
     command = ["sh", "-c", 'ulimit -s 1000000 && exec "$0"', program("live_recursion")]
     with Running(command, ready=None) as process:
         process.say("0")  # it has been executed
