@@ -70,6 +70,19 @@ def test_events_of_a_command_are_lines_with_time_thread_function_and_fields(sour
     assert re.fullmatch(r"shadowgraph: 3 events in \d+\.\d s\n", ended.errors)
 
 
+def test_events_of_another_size_than_was_described_are_told(source: str) -> None:
+    words = ["-f", "gives_back", "--source", source, "--data-size", "8"]
+    path = program("live_values", "o2")
+    for fields, is_told in (
+        ("given:i8", True),
+        ("given:i8,got:i8,four:i8,more:i8,most:i8", True),
+        ("a:i8,b:i8,c:i8,d:i4", False),
+    ):
+        ended = probed(*words, "--event", fields, "--", path, stdin=NUMBERS)
+        assert ("3 events had not the" in ended.errors and "(the last one had 32)" in ended.errors) == is_told
+        assert ended.status == 0
+
+
 def test_json_has_an_object_for_each_event_and_one_that_says_how_it_went(source: str) -> None:
     path = program("live_values", "o2")
     words = ["-f", "gives_back", "--source", source, *FIELDS, "--json", "--when", "arg(0) > 0"]

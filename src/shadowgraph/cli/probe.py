@@ -177,6 +177,8 @@ class _Events:
         remarks = session.remarks()
         if ops.dropped:
             remarks.append(f"{count_of(ops.dropped, 'event')} came too fast and found no room")
+        if ops.remark:
+            remarks.append(ops.remark)
         self.tell_fault()
         losses = {"missed": ops.missed, "dropped": ops.dropped, "filtered": ops.filtered}
         if self._options["as_json"]:

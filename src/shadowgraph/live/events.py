@@ -40,6 +40,8 @@ class EventRing:
         self._head = arena.pool[at:start].view(layout.event_ring_dtype)[0]
         self._words = arena.pool[start : start + size].view(np.uint64)
         self._size = size
+        self.of_other_sizes = 0
+        self.other_size = 0
 
     @staticmethod
     def space(size: int) -> int:
@@ -62,7 +64,8 @@ class EventRing:
         """The records that are ready, in the order of their reservation, each with time (ticks), thread and function.
 
         At most a ring full of them, so that it ends however fast they come.
-        A record that is shorter than ``dtype`` is filled up with zeros, a longer one cut.
+        A record that is shorter than ``dtype`` is filled up with zeros, a longer one cut. ``of_other_sizes`` counts
+        both, and ``other_size`` is that of the last of them.
         """
         rows: list[tuple[int, int, int, bytes]] = []
         tail = int(self._head["tail"])
@@ -81,6 +84,9 @@ class EventRing:
             self._words[at : at + taken // 8] = 0
             tail += taken
             self._head["tail"] = tail
+        for row in rows:
+            if not dtype.itemsize <= len(row[3]) < dtype.itemsize + 8:  # a struct may be padded at its end
+                self.of_other_sizes, self.other_size = self.of_other_sizes + 1, len(row[3])
         return _table(rows, dtype)
 
 

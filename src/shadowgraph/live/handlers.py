@@ -79,6 +79,7 @@ class Ops(User):
         self._ring: EventRing | None = None
         self._last: npt.NDArray[np.void] | None = None
         self._dropped = 0
+        self._remark = ""
         self._fault = ""
         self.functions_by_number: dict[int, str] = {}
 
@@ -136,6 +137,7 @@ class Ops(User):
         if self._ring is not None and self._dtype is not None:
             self._last = self._ring.take(self._dtype)
             self._dropped = self._ring.dropped
+            self._remark = self._about_sizes(self._ring)
             self._ring = None
         self._fault = _fault(place)
 
@@ -166,6 +168,20 @@ class Ops(User):
     def dropped(self) -> int:
         """Events for which there was no room."""
         return self._dropped if self._ring is None else self._ring.dropped
+
+    @property
+    def remark(self) -> str:
+        """What is wrong with the events that were taken: that they are not as large as was said; "" if nothing is."""
+        return self._remark if self._ring is None else self._about_sizes(self._ring)
+
+    def _about_sizes(self, ring: EventRing) -> str:
+        if not ring.of_other_sizes or self._dtype is None:
+            return ""
+        number = f"{ring.of_other_sizes:,} event{'s' * (ring.of_other_sizes > 1)}"
+        return (
+            f"{number} had not the {self._dtype.itemsize} bytes that the described fields have (the last one had "
+            f"{ring.other_size}): they were cut, or filled up with zeros"
+        )
 
     @property
     def fault(self) -> str:
