@@ -25,10 +25,12 @@ static void ask(uint32_t kind, const uint64_t *arguments, uint32_t count)
 {
     uint32_t heartbeat = 0, still = 0;
     struct sg_event *event = 0;
+    if (!sg_arena->controller_pid)
+        return;
     for (uint32_t i = 0; i < sg_arena->events && !event; i++)
         if (sg_swap(&sg_events[i].state, SG_EVENT_FREE, SG_EVENT_CLAIMED))
             event = &sg_events[i];
-    if (!event || !sg_arena->controller_pid)
+    if (!event)
         return;
     event->kind = kind;
     event->pid = (uint32_t)sg_kernel0(KERNEL_getpid);
@@ -110,6 +112,15 @@ static int contains(const char *text, const char *part)
     return 0;
 }
 
+/* Whether any user wants functions of what is loaded; a controller that has none of them would not answer. */
+static int somebody_follows(void)
+{
+    for (uint64_t users = sg_registry->live; users; users &= users - 1)
+        if (sg_registry->users[__builtin_ctzll(users)].flags & SG_USER_FOLLOWS)
+            return 1;
+    return 0;
+}
+
 /* Something has been loaded or unloaded. Greenlet copies pieces of stacks; it is known by its name. */
 static void after_loading(void)
 {
@@ -117,8 +128,8 @@ static void after_loading(void)
     for (const struct loader_map *map = note ? note->map : 0; map; map = map->next)
         if (contains(map->name, "greenlet"))
             sg_settings.stacks_are_copied = 1;
-    if (sg_settings.ask_when_loaded)
-        sg_event(SG_EVENT_LOADED, 0, 0);
+    if (sg_settings.ask_when_loaded && somebody_follows())
+        sg_event(SG_EVENT_LOADED, (const uint64_t[]){0}, 1);
 }
 
 /* Runs at the entry of a function that is hooked for our own needs. */

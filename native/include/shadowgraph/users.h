@@ -70,6 +70,12 @@ struct sg_user {
  */
 #define SG_USER_LEFT 0x40000000u
 
+/*
+ * flags: wants functions of libraries that are loaded later. A thread that loads one goes on when the controllers of all such
+ * users have hooked what they want of it: the first argument of its event has a bit for each slot that has been served.
+ */
+#define SG_USER_FOLLOWS 0x20000000u
+
 /* What a user has been given after its registration: cells, and this place in the pool, with a table of cells behind it. */
 struct sg_user_part {
     uint64_t next; /* the one before, or 0 */

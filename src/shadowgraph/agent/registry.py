@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -193,6 +193,25 @@ class Registry:
 
     def _has_recorder(self) -> bool:
         return int(self._users[RECORDER_SLOT]["kind"]) == layout.USER_RECORDER
+
+    # --- libraries that are loaded later ---
+
+    def set_follows(self, slot: int, *, on: bool) -> None:
+        """Note whether a user wants functions of libraries that are loaded later. Called with the lock held."""
+        flags = int(self._users[slot]["flags"]) & ~layout.USER_FOLLOWS
+        self._users[slot]["flags"] = flags | (layout.USER_FOLLOWS if on else 0)
+
+    def answer_loaded(self, event: np.void, slots: Iterable[int]) -> None:
+        """These users have got what they want of what a thread has loaded; it goes on when all have that want any."""
+        with self.locked():
+            served = int(event["arguments"][0])
+            for slot in slots:
+                served |= 1 << slot
+            event["arguments"][0] = served
+            wait = [slot for slot in self.slots() if int(self._users[slot]["flags"]) & layout.USER_FOLLOWS]
+            if all(served >> slot & 1 for slot in wait):
+                event["state"] = layout.EVENT_ANSWERED
+        self.arena.answer()
 
     # --- functions ---
 

@@ -20,17 +20,20 @@ __all__ = ["ChosenBefore", "Found"]
 class Found:
     """Functions that are hooked: what was chosen, their labels by number, and which count from the executable alone.
 
-    What was chosen is not known where somebody else has hooked them for us.
+    What was chosen is not known where somebody else has hooked them for us. ``follows``: libraries that are loaded
+    later may have functions that are wanted.
     """
 
     chosen: Chosen | None
     labels: dict[int, str]
     callers: set[int]
+    follows: bool = False
 
     @classmethod
-    def of(cls, chosen: Chosen) -> Found:
+    def of(cls, chosen: Chosen, selection: Selection) -> Found:
         """What was found for a selection."""
-        return cls(chosen, *wanted(chosen))
+        follows = selection.waits_for(module.name for module in chosen.modules)
+        return cls(chosen, *wanted(chosen), follows)
 
 
 class ChosenBefore:
@@ -86,7 +89,7 @@ class ChosenBefore:
             hooked = hooked or len(rows) > 0
         if not hooked or len(selection.matched) < len(selection.rules):
             return None  # there is something to be said of it
-        return Found.of(replace(self._last, choices=choices))
+        return Found.of(replace(self._last, choices=choices), selection)
 
 
 def _key(selection: Selection) -> tuple[str, str]:

@@ -47,11 +47,12 @@ class Switch:
     numbers: list[int]
     callers: list[int]
     text: str
+    follows: bool
 
     @classmethod
     def of(cls, user: User, found: Found, text: str) -> Switch:
         """The exchange of a registered user's functions for those that were found."""
-        return cls(user.place.slot, sorted(found.labels), sorted(found.callers), text)
+        return cls(user.place.slot, sorted(found.labels), sorted(found.callers), text, found.follows)
 
 
 def enrol(registry: Registry, user: User, found: Found) -> int:
@@ -66,7 +67,9 @@ def enrol(registry: Registry, user: User, found: Found) -> int:
         at = cells.find_pool(own + condition.size)
         row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
         row = row.with_pool(at, own + condition.size)
-        return registry.add(row, numbers, callers, slot=user.slot)
+        slot = registry.add(row, numbers, callers, slot=user.slot)
+        registry.set_follows(slot, on=found.follows)
+        return slot
 
     with registry.locked():
         try:
@@ -102,6 +105,7 @@ def exchange(registry: Registry, wanted: Switch, *, held: bool = False) -> Readi
             raise UsageError(
                 "the user has been taken off by somebody else meanwhile; target.register() puts it on again"
             )
+        registry.set_follows(wanted.slot, on=wanted.follows)
         if not registry.counts_shared(wanted.slot):
             registry.replace_functions(wanted.slot, numbers, callers, wanted.text)
             return {}

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.hooks import hook
-from shadowgraph.agent.inject import Agent, Settings, find_agent, guard, inject, read_zones
+from shadowgraph.agent.hooks import Hooks, hook, write_jumps
+from shadowgraph.agent.inject import Agent, Settings, find_agent, guard, inject, read_zones, set_ask_when_loaded
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
@@ -37,6 +38,7 @@ from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory, program_mark
+from shadowgraph.target.modules import read_modules
 from shadowgraph.target.remote import RemoteThread
 
 __all__ = ["Hooking"]
@@ -47,6 +49,8 @@ class Hooking:
 
     ``is_held`` says whether it stands at its entry, stopped by us; ``notes`` are remarks for the user.
     """
+
+    can_follow = True  # libraries that are loaded later
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -60,12 +64,53 @@ class Hooking:
     def find(self, selection: Selection, *, in_use: bool) -> Found:
         """The functions of a selection, hooked. ``in_use``: while users of ours are on, what was hooked stays so."""
         if self.is_held:
-            return Found.of(self._hook_held(selection))
-        found = self._before.get(self.pid, selection) if in_use else None
-        if found is None:
-            found = Found.of(self.hook_running(selection, in_use=in_use))
+            found = Found.of(self._hook_held(selection), selection)
+            self._ask_when_loaded(found)
+            return found
+        known = self._before.get(self.pid, selection) if in_use else None
+        if known is not None:
+            return known
+        found = Found.of(self.hook_running(selection, in_use=in_use), selection)
+        self._ask_when_loaded(found)
+        if found.labels:
             self._before.put(self.pid, selection, found)
         return found
+
+    def _ask_when_loaded(self, found: Found) -> None:
+        """Have threads wait for us when they have loaded a library."""
+        if found.follows and self.agent is not None:
+            memory = Memory(self.pid)
+            try:
+                set_ask_when_loaded(memory, self.agent.module)
+            finally:
+                memory.close()
+
+    def renew_loaded(self) -> None:
+        """Something has been loaded or unloaded: hook again what has come back, and forget what has gone."""
+        registry = self.registry
+        if registry is None:
+            return
+        modules = read_modules(self.pid)
+        places = {(module.path, module.base) for module in modules}
+        arena = registry.arena
+        known = arena.addresses[: int(arena.registry["next_function"])]
+        there = np.zeros(len(known), np.bool_)
+        for module in modules:
+            there |= (known >= module.low) & (known < module.high)
+        known[~there] = 0
+        memory = Memory(self.pid)
+        try:
+            for hooks, numbers, addresses in self._hooks:
+                if (hooks.module.path, hooks.module.base) in places and not arena.addresses[numbers].any():
+                    write_jumps(memory, hooks)
+                    arena.addresses[numbers] = addresses
+        finally:
+            memory.close()
+
+    def _note_hooks(self, hooks: Hooks) -> None:
+        assert self.agent is not None
+        numbers = hooks.thunks.records["id"]
+        self._hooks.append((hooks, numbers, self.agent.arena.addresses[numbers].copy()))
 
     def _hook_held(self, selection: Selection) -> Chosen:
         """Hook what is not hooked yet of a program that stands at its entry."""
@@ -90,6 +135,7 @@ class Hooking:
                     request = replace(request, recorded=False)
                     plan, bias = choice.known.plan(request.rows), choice.known.bias(choice.module)
                     hooks = hook(thread, choice.module, bias, plan, request, self.agent)
+                    self._note_hooks(hooks)
                     for row in hooks.refused:
                         choice.numbers.pop(row, None)
             self.notes += place_in_use(selection, chosen, refused)
@@ -120,6 +166,7 @@ class Hooking:
             if self.agent is None:
                 self.use(process.agent)
             for hooks in process.hooks:
+                self._note_hooks(hooks)
                 for choice in attachment.chosen.choices.values():
                     if choice.module == hooks.module:
                         for row in hooks.refused:
@@ -142,9 +189,25 @@ class Hooking:
             wanted += int(plan.hookable[rows].sum())
             for reason in plan.reason[rows[~plan.hookable[rows]]].tolist():
                 refused[Reason(reason)] = refused.get(Reason(reason), 0) + 1
+        if not wanted and self._may_come(selection, chosen):
+            return
         if not wanted:
             raise UsageError(nothing_hooked(selection, self.known_modules, chosen.executable.path, refused))
         self.notes += [note for note in unmatched(selection, self.known_modules) if note not in self.notes]
+
+    def _may_come(self, selection: Selection, chosen: Chosen) -> bool:
+        """Whether functions of a library are wanted that is not there yet; says so."""
+        if not self.can_follow:
+            return False
+        loaded = [module.name for module in chosen.modules]
+        waiting = [
+            rule.text
+            for rule in selection.rules
+            if rule.include and rule.module is not None and not any(rule.module(name) for name in loaded)
+        ]
+        notes = [f"{text}: no such library is loaded yet; it will be seen from its first call on" for text in waiting]
+        self.notes += [note for note in notes if note not in self.notes]
+        return bool(waiting)
 
     def _rejoin(self, *, in_use: bool) -> None:
         """Find the agent as it is now: others may have come, or begun anew since our last user went."""
@@ -164,6 +227,7 @@ class Hooking:
 
     def use(self, agent: Agent) -> None:
         """The process has this agent."""
+        self._hooks: list[tuple[Hooks, npt.NDArray[np.int64], npt.NDArray[np.uint64]]] = []
         self.agent = agent
         self.registry = Registry(agent.arena, agent.zones)
         self._before = ChosenBefore(self.known_modules)  # functions have other numbers in another arena

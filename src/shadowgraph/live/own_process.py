@@ -139,6 +139,8 @@ class OwnProcess(Target):
 class _HookedByHelper(Hooking):
     """What stops the process, or changes its code, is asked of the helper."""
 
+    can_follow = False  # a thread that loads a library would wait for itself
+
     def __init__(self, pid: int, ask: _Ask, lock: threading.RLock) -> None:
         super().__init__(pid)
         self._ask = ask

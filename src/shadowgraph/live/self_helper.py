@@ -66,6 +66,7 @@ class _Service:
 
         if self._target is None:
             self._target = attach(self._pid)
+            self._target._hooking.can_follow = False
         return self._target
 
     def vet(self) -> _Answer:

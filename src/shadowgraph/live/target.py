@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from shadowgraph.errors import UsageError
+from shadowgraph.errors import ShadowgraphError, UsageError
 from shadowgraph.live.chosen_before import Found
 from shadowgraph.live.exchanging import Switch, enrol, make_room
+from shadowgraph.live.following import Bell, asked
 from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.making import seconds_since_one_was_made
@@ -53,6 +54,8 @@ class Target:
         self._launched = pid is None
         self._closed = False
         self._reaped = 0.0
+        self._bell: Bell | None = None
+        self._is_looking = False
         self._hooking = self._make_hooking(pid or 0)
         self._worker = Worker(self._idle, _LOOK_SECONDS)
         try:
@@ -139,6 +142,9 @@ class Target:
             for user in list(self._users):
                 self._worker.do(lambda user=user: self._unregister(user))  # type: ignore[misc]
             self._worker.do(self._let_go)
+            self._worker.do(self._look)
+            if self._bell is not None:
+                self._bell.close()
             self._worker.do(self._hooking.leave)
         finally:
             self._worker.close()
@@ -237,6 +243,55 @@ class Target:
             raise
         user.registered(Place(self, registry, slot, found.labels))
         self._users.append(user)
+        self._listen(found)
+
+    def _listen(self, found: Found) -> None:
+        """Hear of libraries that are loaded from now on."""
+        registry = self._hooking.registry
+        if not found.follows or not self._hooking.can_follow or registry is None:
+            return
+        if self._bell is not None and self._bell.registry is not registry:
+            self._bell.close()
+            self._bell = None
+        if self._bell is None:
+            self._bell = Bell(registry, os.getpid(), self._look_later)
+
+    def _look_later(self) -> None:
+        """The agent has rung."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._worker.post(self._look)
+
+    def _look(self) -> None:
+        """Hook what is wanted of libraries that threads have loaded, and let them go on."""
+        self._is_looking = False
+        bell = self._bell
+        if bell is None:
+            return
+        arena = bell.registry.arena
+        followers = [user for user in self._users if user.is_registered and user.place.registry is bell.registry]
+        slots = [user.place.slot for user in followers]
+        mine = sum(1 << slot for slot in slots)
+        for index in asked(bell.registry):
+            event = arena.events[index]
+            if int(event["pid"]) == self.pid and mine & ~int(event["arguments"][0]):
+                for user in followers:
+                    self._follow(user)
+            bell.registry.answer_loaded(event, slots)
+
+    def _follow(self, user: User) -> None:
+        selection = user.selection
+        try:
+            with alone_with(self.pid):
+                self._hooking.renew_loaded()
+                found = self._find(selection)
+                if not found.labels.keys() <= user.place.labels.keys():
+                    self._exchange(user, found, selection)
+        except UsageError:
+            pass  # nothing of it is there
+        except (ShadowgraphError, OSError) as error:
+            note = f"{selection.text}: what was loaded is not followed: {error}"
+            self.notes.extend([note] if note not in self.notes else [])
 
     def _replace(self, user: User, selection: Selection) -> None:
         if self._held_until is not None:
@@ -251,6 +306,7 @@ class Target:
         with user.changing:
             readings = self._hooking.exchange(Switch.of(user, found, selection.text))
             user.exchanged(found.labels, readings)
+        self._listen(found)
 
     def _unregister(self, user: User) -> None:
         if user not in self._users:

@@ -31,6 +31,10 @@ class Worker:
         self._jobs.put((job, done))
         return done.result()
 
+    def post(self, job: Callable[[], None]) -> None:
+        """Have a job done some time; nobody waits for it."""
+        self._jobs.put((job, Future()))
+
     def close(self) -> None:
         """End the thread when all jobs are done."""
         self._jobs.put(None)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from shadowgraph.agent import layout
 from shadowgraph.agent.entries import RECORDER_SLOT
+from shadowgraph.agent.registry import Registry
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
 from shadowgraph.ops.leaving import Leaving, has_users
@@ -53,6 +57,19 @@ class EnteredImage:
     def sharing(self) -> list[int]:
         """The processes that share the arena."""
         return sharers(self.drain.arena.inode, self._began)
+
+    def has_served(self, event: np.void) -> bool:
+        """Whether we have looked at what a thread has loaded, which waits for others yet."""
+        return int(event["kind"]) == layout.EVENT_LOADED and bool(int(event["arguments"][0]) >> RECORDER_SLOT & 1)
+
+    def answer(self, event: np.void) -> None:
+        """Let the thread behind an event go on, as far as we are concerned."""
+        if int(event["kind"]) == layout.EVENT_LOADED:
+            agent = self.process.agent
+            Registry(agent.arena, agent.zones).answer_loaded(event, [RECORDER_SLOT])
+        else:
+            event["state"] = layout.EVENT_ANSWERED
+            self.drain.arena.answer()
 
     def who_asks(self, event: Any) -> tuple[int, int]:
         """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""

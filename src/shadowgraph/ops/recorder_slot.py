@@ -31,6 +31,7 @@ def take_recorder_slot(agent: Agent, selection: Selection) -> None:
         at = cells.find_pool(condition.size) if condition.size else 0
         row = condition.added_to(row, cells, at)
         registry.add(row.with_pool(at, condition.size), np.zeros(0, np.int64), slot=RECORDER_SLOT)
+        registry.set_follows(RECORDER_SLOT, on=selection.names_modules())
 
 
 def give_back_recorder_slot(agent: Agent) -> None:

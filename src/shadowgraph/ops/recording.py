@@ -343,15 +343,14 @@ class Recording:
                     self._execs[tid] = pid
                 elif kind == layout.EVENT_EXEC_FAILED:
                     self._let_go(tid)
-                elif kind == layout.EVENT_LOADED:
+                elif kind == layout.EVENT_LOADED and not image.has_served(event):
                     self._hook_loaded(image, pid, tid)
             except ptrace.TraceeEnded as ended:
                 if tid == pid:
                     self._note_end(pid, ended.status)
             except (ShadowgraphError, OSError) as error:
                 self._note(f"not followed: {error}")  # it has ended, or may not be traced: it is let go
-            event["state"] = layout.EVENT_ANSWERED
-            image.drain.arena.answer()
+            image.answer(event)
 
     def _let_go(self, tid: int) -> None:
         """An exec has failed: stop being the tracer."""

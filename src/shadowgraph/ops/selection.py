@@ -77,6 +77,16 @@ class Selection:
         """Whether functions of modules that are loaded later may be wanted."""
         return self.everything or any(rule.include and rule.module is not None for rule in self.rules)
 
+    def waits_for(self, loaded: Iterable[str]) -> bool:
+        """Whether libraries that are loaded later may have functions that are wanted: others than those ``loaded``.
+
+        A library that is named by its very name and is there will not come again.
+        """
+        names = set(loaded)
+        return self.everything or any(
+            rule.include and rule.module is not None and rule.module_text not in names for rule in self.rules
+        )
+
     def touches(self, module: str) -> bool:
         """Whether any function of a library may be wanted for its own sake, not as an import of the executable."""
         return self.everything or any(

@@ -1,0 +1,59 @@
+"""Libraries that a process loads while users are on it: their functions are hooked before any of them has run.
+
+A thread that loads one rings and waits (native/agent/event.c). While it does, every controller hooks what its own users
+want, one after the other; then it goes on. Controllers that have died, or do nothing for three seconds, are not waited
+for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.registry import Registry, process_start
+
+__all__ = ["Bell", "asked"]
+
+_BEAT_SECONDS = 0.05
+
+
+class Bell:
+    """A thread that hears the agent ring and shows it that we live; ``ring`` is called for each event."""
+
+    def __init__(self, registry: Registry, pid: int, ring: Callable[[], None]) -> None:
+        self.registry = registry
+        self._pid = pid
+        self._ring = ring
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shadowgraph bell", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        arena = self.registry.arena
+        while not self._stop.is_set():
+            bell = int(arena.header["bell"])
+            arena.beat()
+            if process_start(int(arena.header["controller_pid"])) == 0:
+                arena.header["controller_pid"] = self._pid  # of one that has gone: nobody would be waited for
+            if asked(self.registry):
+                self._ring()
+                self._stop.wait(0.001)
+            else:
+                arena.wait(_BEAT_SECONDS, bell)
+
+
+def asked(registry: Registry) -> list[int]:
+    """The events of threads that have loaded something and wait."""
+    events = registry.arena.events
+    found: list[int] = np.flatnonzero(
+        (events["state"] == layout.EVENT_ASKED) & (events["kind"] == layout.EVENT_LOADED)
+    ).tolist()
+    return found
