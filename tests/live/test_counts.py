@@ -55,13 +55,19 @@ def test_a_function_is_found_again_after_the_process_was_left_and_entered_anew()
         assert not any(other.counts().values())
 
 
-def test_a_program_that_loads_libraries_waits_for_nobody() -> None:
+def test_a_program_that_loads_libraries_waits_for_those_only_who_want_them() -> None:
     path = program("live_loads", "o2")
+    with live.launch([path]) as target:
+        counter = target.register(live.Counter(["main", "libc.so.6!dlopen"]))
+        arena = counter._registered_place().registry.arena
+        assert target.wait() == 0
+    assert not arena.events["pid"].any(), "nobody would answer"
     with live.launch([path]) as target:
         counter = target.register(live.Counter(["main", "libm.so*!*"]))
         arena = counter._registered_place().registry.arena
         assert target.wait() == 0
-    assert not arena.events["kind"].any(), "nobody would answer"
+        assert any(label.startswith("libm.so") for label in counter.counts())
+    assert arena.events["pid"].any() and not arena.events["state"].any()
 
 
 def test_what_ended_children_held_is_given_back() -> None:

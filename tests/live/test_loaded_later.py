@@ -11,10 +11,14 @@ import time
 import pytest
 
 from shadowgraph import live
-from shadowgraph.errors import UsageError
+from shadowgraph.errors import StartError, UsageError
 from tests.support.attached import Running
 from tests.support.manners import program, usual_environment
 
+SOURCE = """
+#include <shadowgraph/ops.h>
+int on_entry(struct sg_call *call) { (void)call; return 0; }
+"""
 PATTERN = "libz.so.*!zlibVersion"
 
 
@@ -127,4 +131,29 @@ def test_who_goes_over_to_a_library_to_come_sees_its_first_call() -> None:
         counter.replace_functions(["step"])
         assert running.say("call") == "done"
         assert (calls(counter), counter.counts()["live_later!step"]) == (3, 1)
+        assert running.end() == ["OK"]
+
+
+def test_what_was_counted_before_an_exec_stays_and_that_is_said() -> None:
+    path = program("live_later")
+    with Running([path]) as running, live.attach(running.pid) as target:
+        counter = target.register(live.Counter(["step"]))
+        handlers = target.register(live.Ops(["step"], source=SOURCE, entry="on_entry"))
+        assert running.say("call me") == "done"
+        assert running.say("exec") == "ready"
+        assert [row["state"] for row in target.users] == ["exec'ed", "exec'ed"]
+        assert target.notes == [
+            f"process {running.pid} has executed another program, {path}: what was counted until then stays; "
+            "a user that is to see calls of the new one is registered again"
+        ]
+        assert counter.counts() == {"live_later!step": 2}
+        with pytest.raises(StartError, match="has executed another program"):
+            counter.replace_functions(["main", "step"])
+        handlers.unregister()
+        counter.unregister()
+        assert counter.counts() == {"live_later!step": 2}
+        target.register(counter)
+        assert running.say("call me") == "done"
+        assert counter.counts() == {"live_later!step": 1}
+        assert [row["state"] for row in target.users] == ["on"]
         assert running.end() == ["OK"]

@@ -21,7 +21,7 @@ from shadowgraph.live.handlers import Ops
 from shadowgraph.live.numbers import LiveNumbers
 from shadowgraph.live.quiescence import wait_until_left
 from shadowgraph.live.unused import leave_if_unused
-from shadowgraph.live.user import Readings
+from shadowgraph.live.user import Place, Readings
 from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.borrowing import at_safe_place as safe_place
 from shadowgraph.ops.borrowing import borrowed
@@ -59,6 +59,8 @@ class Hooking:
         self.agent: Agent | None = None
         self.registry: Registry | None = None
         self.notes: list[str] = []
+        self._mark = b""
+        self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
         self._before = ChosenBefore(self.known_modules)
 
     def find(self, selection: Selection, *, in_use: bool) -> Found:
@@ -117,7 +119,11 @@ class Hooking:
         memory = Memory(self.pid)
         try:
             with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
-                chosen = choose(memory, thread.call, selection, self.known_modules, follow=False)
+
+                def resolve(address: int) -> int:
+                    return self._resolved.get(address) or self._resolved.setdefault(address, thread.call(address))
+
+                chosen = choose(memory, resolve, selection, self.known_modules, follow=False)
                 self._refuse_nothing(selection, chosen)
                 if self.agent is None:
                     settings = complete(Settings(), chosen, self.known_modules, selection)
@@ -157,6 +163,7 @@ class Hooking:
             follow=False,
             joined=self.agent,
             recorded=False,
+            resolved=self._resolved,
         )
         judge = SafePlace(self.pid, self.known_modules)
         try:
@@ -227,10 +234,19 @@ class Hooking:
 
     def use(self, agent: Agent) -> None:
         """The process has this agent."""
+        mark = program_mark(self.pid)
+        if mark != self._mark:
+            self._resolved = self._resolved if not self._mark else {}
+            self._mark = mark
         self._hooks: list[tuple[Hooks, npt.NDArray[np.int64], npt.NDArray[np.uint64]]] = []
         self.agent = agent
         self.registry = Registry(agent.arena, agent.zones)
         self._before = ChosenBefore(self.known_modules)  # functions have other numbers in another arena
+
+    def has_executed(self) -> bool:
+        """Whether the process runs another program than the one that has been hooked; its forked children may not."""
+        mark = program_mark(self.pid)
+        return bool(self._mark and mark) and mark != self._mark
 
     # --- users ---
 
@@ -247,11 +263,11 @@ class Hooking:
             guard(thread, self.agent.module, on=True)
             user.loaded = load(thread, user.handlers)
 
-    def take_out(self, user: Ops, slot: int) -> None:
-        """Take it out again, when no thread runs it any more."""
-        if user.loaded is None or self.registry is None or not runs(self.pid):
+    def take_out(self, user: Ops, place: Place) -> None:
+        """Take it out again, when no thread runs it any more. It may have gone with its program."""
+        if user.loaded is None or place.registry is not self.registry or not runs(self.pid) or self.has_executed():
             return
-        wait_until_left(self.registry.arena, slot, self.known_modules)
+        wait_until_left(place.registry.arena, place.slot, self.known_modules)
         with alone_with(self.pid):
             self.unload(user)
 

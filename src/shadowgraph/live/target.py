@@ -6,10 +6,11 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
-from shadowgraph.errors import ShadowgraphError, UsageError
+from shadowgraph.errors import ShadowgraphError, StartError, UsageError
 from shadowgraph.live.chosen_before import Found
 from shadowgraph.live.exchanging import Switch, enrol, make_room
 from shadowgraph.live.following import Bell, asked
@@ -112,7 +113,10 @@ class Target:
         registry = self._hooking.registry
         if registry is None:
             return []
-        return [user_row(registry, slot) for slot in registry.slots()]
+        rows = [user_row(registry, slot) for slot in registry.slots()]
+        if self._worker.do(self._has_executed):
+            rows = [{**row, "state": "exec'ed"} for row in rows]
+        return rows
 
     @property
     def largest_library(self) -> str:
@@ -143,6 +147,7 @@ class Target:
                 self._worker.do(lambda user=user: self._unregister(user))  # type: ignore[misc]
             self._worker.do(self._let_go)
             self._worker.do(self._look)
+            self._worker.do(self._has_executed)
             if self._bell is not None:
                 self._bell.close()
             self._worker.do(self._hooking.leave)
@@ -195,6 +200,19 @@ class Target:
     def _vet(self, pid: int) -> None:
         vet_alone(pid)
 
+    def _has_executed(self) -> bool:
+        """Whether the process runs another program by now, which is said."""
+        if not self._hooking.has_executed():
+            return False
+        with suppress(OSError):
+            program = os.readlink(f"/proc/{self.pid}/exe")
+            note = (
+                f"process {self.pid} has executed another program, {program}: what was counted until then stays; "
+                "a user that is to see calls of the new one is registered again"
+            )
+            self.notes.extend([note] if note not in self.notes else [])
+        return True
+
     def _idle(self) -> None:
         now = time.monotonic()
         # Nobody launches a program to leave it alone: before there is a user there is more to come.
@@ -204,6 +222,7 @@ class Target:
         registry = self._hooking.registry
         if registry is not None and now - self._reaped > _REAP_SECONDS:
             self._reaped = now
+            self._has_executed()
             with registry.locked():
                 reap(registry, self.pid)
 
@@ -280,11 +299,12 @@ class Target:
             bell.registry.answer_loaded(event, slots)
 
     def _follow(self, user: User) -> None:
-        selection = user.selection
+        selection, said = user.selection, len(self.notes)
         try:
             with alone_with(self.pid):
                 self._hooking.renew_loaded()
                 found = self._find(selection)
+                del self.notes[said:]  # what is not there any more, or not yet, has been said
                 if not found.labels.keys() <= user.place.labels.keys():
                     self._exchange(user, found, selection)
         except UsageError:
@@ -302,6 +322,8 @@ class Target:
             self._exchange(user, self._find(selection), selection)
 
     def _exchange(self, user: User, found: Found, selection: Selection) -> None:
+        if user.place.registry is not self._hooking.registry:
+            raise StartError(f"process {self.pid} has executed another program; register {user.name} on that anew")
         make_room(user, found)
         with user.changing:
             readings = self._hooking.exchange(Switch.of(user, found, selection.text))
@@ -320,7 +342,7 @@ class Target:
             place.registry.remove(place.slot)
         self._users.remove(user)
         if isinstance(user, Ops):
-            self._hooking.take_out(user, place.slot)
+            self._hooking.take_out(user, place)
         if isinstance(user, Recorder):
             user.finish(ended=not runs(self.pid))
 

@@ -305,10 +305,12 @@ def prepare(
     follow: bool,
     joined: Agent | None = None,
     recorded: bool = True,
+    resolved: dict[int, int] | None = None,
 ) -> Attachment:
     """Look at a process and plan what is to be hooked in it. StartError if it cannot be attached to.
 
-    ``joined`` is its agent if others use it, and have hooked some of its functions.
+    ``joined`` is its agent if others use it, and have hooked some of its functions. ``resolved`` is what is known of
+    its indirect functions; what is found out is added.
     """
     vet_running(pid)
     memory = _memory(pid)
@@ -320,12 +322,17 @@ def prepare(
             _refuse_in_use(pid, memory, module)
             _clear_leftovers(pid, memory, module, stops)
         # Chosen twice: what has to be called in the process is found out first, and called at one stop.
+        found = resolved if resolved is not None else {}
         asked: dict[int, int] = {}
-        chosen = choose(memory, lambda address: asked.setdefault(address, 0), selection, known_modules, follow=follow)
+
+        def known_or_asked(address: int) -> int:
+            return found.get(address) or asked.setdefault(address, 0)
+
+        chosen = choose(memory, known_or_asked, selection, known_modules, follow=follow)
         if asked:
             with borrowed(pid, memory, mark, stops) as thread:
-                asked = {address: thread.call(address) for address in asked}
-            chosen = choose(memory, lambda address: asked.get(address, 0), selection, known_modules, follow=follow)
+                found.update({address: thread.call(address) for address in asked})
+            chosen = choose(memory, known_or_asked, selection, known_modules, follow=follow)
         refused: dict[Reason, int] = {}
         known = Registry(joined.arena, joined.zones).known() if joined is not None else None
         requests = [
