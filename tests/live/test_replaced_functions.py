@@ -123,15 +123,16 @@ def test_handlers_go_over_with_their_data_and_their_events() -> None:
 
 def test_a_recorder_goes_over_to_functions_that_its_trace_has_not_heard_of(tmp_path: Path) -> None:
     with Running([program("live_values")]) as running, live.attach(running.pid) as target:
+        counter = target.register(live.Counter(["gives_back"]))
         recorder = target.register(live.Recorder(tmp_path / "run.sgt", ["gives_back"]))
         send(running, range(10))
-        counter = target.register(live.Counter(["gives_back"]))
+        until(lambda: sum(counter.counts().values()) == 10)
         recorder.replace_functions(["libc.so*!putchar"])
         send(running, range(7))
-        until(lambda: sum(counter.counts().values()) == 7)
+        until(lambda: sum(counter.counts().values()) == 17)
         recorder.replace_functions(["gives_back", "libc.so*!*scanf"])
         send(running, range(5))
-        until(lambda: sum(counter.counts().values()) == 12)
+        until(lambda: sum(counter.counts().values()) == 22)
         recorder.unregister()
     trace = shadowgraph.open(tmp_path / "run.sgt")
     names = {row["function"]: row["name"] for row in trace.functions.to_pylist()}
