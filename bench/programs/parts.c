@@ -32,6 +32,14 @@ void sg_enter_slow(void)
     abort();
 }
 
+/* Known to the agent's paths, and never reached: nobody but a recorder is on these functions. */
+void *sg_registry;
+
+void sg_leave_measured(void)
+{
+    sg_enter_slow();
+}
+
 /* The buffer is full: the only reason there is. */
 void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t recorded)
 {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import subprocess
@@ -18,11 +19,12 @@ sys.path.insert(0, str(BENCH))
 import _lines  # noqa: E402
 import coverage  # noqa: E402
 import layouts  # noqa: E402
+import path_parts  # noqa: E402
 import predicate_cost  # noqa: E402
 import users_cost  # noqa: E402
 from _calls import Figures, Load, record, run  # noqa: E402
 from _coverage_lines import coverage_line  # noqa: E402
-from _programs import build_calls, build_served  # noqa: E402
+from _programs import build_calls, build_parts, build_served  # noqa: E402
 from _served import Recording, Served  # noqa: E402
 from _table import Table  # noqa: E402
 
@@ -175,6 +177,13 @@ def test_a_program_says_how_long_it_was_held_up_while_its_functions_were_hooked(
     new, hooked, *named = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert 0 <= new["longest_stop_ms"] <= new["stopped_ms"] <= 1000 * new["seconds"]
     assert hooked["ms"] > 0 and all(0 < line["least_ms"] <= line["median_ms"] for line in named)
+
+
+@pytest.mark.parametrize("name", path_parts.PARTS)
+def test_a_path_with_some_of_its_parts_calls_and_returns(name: str) -> None:
+    options = argparse.Namespace(runs=1, rounds=1, calls=20_000)  # more than fit the buffer
+    best = path_parts.measure(build_parts(name, *path_parts.PARTS[name][1]), options)
+    assert all(best[f"{shape}{end}"] > 0 for shape in path_parts.SHAPES for end in ("", "_floor"))
 
 
 def test_the_layouts_of_frames_call_the_same_users_and_differ_when_one_goes() -> None:
