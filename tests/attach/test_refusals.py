@@ -173,7 +173,6 @@ def test_a_process_of_another_user() -> None:
     ("arguments", "sentence"),
     [
         (["--pid", "1", "--", "true"], "no program can be named with it"),
-        (["--for", "1s", "--", "true"], "--for goes with --pid"),
         ([], "name a program to record, or a process with --pid"),
     ],
 )

@@ -19,12 +19,12 @@ SHADOWGRAPH = [sys.executable, "-m", "shadowgraph.cli.main"]
 _PATIENCE = 120
 
 
-def started(*words: str) -> subprocess.Popen[str]:
-    """A command of ours, started."""
+def started(*words: str, typing: bool = False) -> subprocess.Popen[str]:
+    """A command of ours, started; with a pipe to type into, or without anything to be read."""
     return subprocess.Popen(
         [*SHADOWGRAPH, *words],
         env=usual_environment(),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if typing else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

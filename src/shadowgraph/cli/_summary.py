@@ -48,6 +48,9 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
         why = STOPPED.get(result.stopped, f"the recording stopped: {result.stopped}")
         behind = "; its calls from then on count as dropped" if losses["dropped"] else ""
         lines.append(f"{why}; the program ran on{behind}")
+    elif result.time_limit is not None:
+        who = "the program runs on" if result.runs_on else "what the program has started runs on"
+        lines.append(f"recording stopped after {result.time_limit:g} s (--for); {who}")
     elif result.runs_on:
         lines.append("recording was stopped before the program's end; the program runs on")
     lines.append(f"trace in {folder} (shadowgraph report {shlex.quote(str(folder))})")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -129,7 +127,7 @@ class _OrderedRules(click.Command):
     help="Stop recording when the trace has this size (default: 4G, or a tenth of the free space).",
 )
 @click.option("--pid", type=click.IntRange(1), help="Record a process that runs already, and leave it running.")
-@click.option("--for", "duration", type=_Duration(), metavar="TIME", help="With --pid: stop after this time (10s).")
+@click.option("--for", "duration", type=_Duration(), metavar="TIME", help="Stop recording after this time (10s).")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.argument("program", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -137,8 +135,8 @@ class _OrderedRules(click.Command):
 def command(context: click.Context, /, **options: Any) -> int:
     """Run PROGRAM with its ARGUMENTS and record every call of its functions; or attach to a process with --pid.
 
-    The program behaves as if it were alone; shadowgraph ends with its exit status. With --pid, Ctrl-C or the end of the
-    time given with --for ends the recording, and the process runs on as it was.
+    The program behaves as if it were alone; shadowgraph ends with its exit status. When the time given with --for is
+    over, the recording ends and the program runs on as it was. With --pid, Ctrl-C does the same.
     """
     return _Record(context.obj, options).run()
 
@@ -169,6 +167,8 @@ class _Record:
     def _record(self, finisher: Finisher) -> int:
         from shadowgraph.agent import layout
         from shadowgraph.agent.inject import Settings
+        from shadowgraph.cli._seeing_out import see_out
+        from shadowgraph.cli._signals import PassedSignals
         from shadowgraph.ops.predicates import check_predicate
         from shadowgraph.ops.recording import Recording
         from shadowgraph.ops.selection import Selection
@@ -185,8 +185,6 @@ class _Record:
         if pid is None:
             if options["program"] is None:
                 raise UsageError("name a program to record, or a process with --pid")
-            if options["duration"] is not None:
-                raise UsageError("--for goes with --pid; a program that is started is recorded to its end")
             path = find_program(options["program"])
             vet_program(path)
             arguments, directory = [options["program"], *options["arguments"]], _folder_here()
@@ -220,20 +218,28 @@ class _Record:
         with NewTrace(output, metadata, force=options["force"]) as trace:
             spool = SpoolWriter(trace.folder / SPOOL, max_size=self._largest_size(trace.folder))
             recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
-            restore = _pass_signals(recording, first_is_ours=pid is not None)
-            try:
+            with PassedSignals(recording, first_is_ours=pid is not None) as signals:
                 try:
                     if pid is None:
-                        result = recording.run(path, arguments, started=trace.keep)
+                        result = recording.run(path, arguments, started=trace.keep, seconds=self._seconds())
                     else:
-                        result = _run_on(recording, options, trace.keep)
+                        result = _run_on(recording, pid, self._seconds(), trace.keep)
                 finally:
                     spool.close()
+                to_be_seen_out = pid is None and result.runs_on and not signals.told_to_leave
+                if to_be_seen_out:
+                    signals.leave_keys_to_the_program()
                 self._finish(finisher, trace.folder, result)
-            finally:
-                restore()
-        code = os.waitstatus_to_exitcode(result.status)
+                status = result.status
+                if to_be_seen_out:
+                    status = see_out(recording.main_pid, lambda: signals.told_to_leave) or 0
+        code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code
+
+    def _seconds(self) -> float | None:
+        """What --for says."""
+        duration: int | None = self.options["duration"]
+        return None if duration is None else duration / 1e9
 
     def _largest_size(self, folder: Path) -> int:
         """--max-size, or what cannot fill a disk by surprise."""
@@ -276,14 +282,13 @@ def _running_program(pid: int) -> tuple[str, list[str], str]:
     return os.readlink(f"/proc/{pid}/exe"), arguments, os.readlink(f"/proc/{pid}/cwd")
 
 
-def _run_on(recording: Recording, options: dict[str, Any], started: Callable[[], None] | None) -> Result:
+def _run_on(recording: Recording, pid: int, seconds: float | None, started: Callable[[], None] | None) -> Result:
     """Record a process that runs already."""
     from shadowgraph.stack.safe_place import SafePlace
 
-    judge = SafePlace(options["pid"], recording.known_modules)
-    seconds = None if options["duration"] is None else options["duration"] / 1e9
+    judge = SafePlace(pid, recording.known_modules)
     try:
-        return recording.run_on(options["pid"], judge, seconds, started)
+        return recording.run_on(pid, judge, seconds, started)
     finally:
         judge.close()
 
@@ -324,38 +329,6 @@ def _ticks(nanoseconds: int) -> int:
     last = clock_pair(0)
     ticks = nanoseconds * (last["tick"] - first["tick"]) // (last["monotonic_ns"] - first["monotonic_ns"])
     return min(ticks, (1 << 63) - 1)
-
-
-def _pass_signals(recording: Any, *, first_is_ours: bool) -> Any:
-    """The terminal's Ctrl-C and Ctrl-\\ reach the program: the first is its business, the next one ends the recording.
-
-    A process that was attached to is not meant by it (``first_is_ours``).
-
-    SIGTERM and SIGHUP to the recorder end the recording; the program goes on.
-    """
-    seen = 0
-
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        nonlocal seen
-        seen += 1
-        if seen > 1 or first_is_ours:
-            recording.stop = True
-
-    def ended(number: int, frame: FrameType | None) -> None:
-        recording.stop = True
-
-    saved = {}
-    handlers = dict.fromkeys((signal.SIGINT, signal.SIGQUIT), interrupted)
-    handlers |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), ended)
-    for number, handler in handlers.items():
-        if signal.getsignal(number) != signal.SIG_IGN:
-            saved[number] = signal.signal(number, handler)
-
-    def restore() -> None:
-        for number, handler in saved.items():
-            signal.signal(number, handler)
-
-    return restore
 
 
 def _progress() -> Any:

@@ -84,10 +84,10 @@ class Recording:
         self._execs: dict[int, int] = {}
         self._gone: dict[int, int] = {}  # wait status by pid, of those that we have waited for
         self._pulse = threading.Event()
-        self._main_pid = 0
+        self.main_pid = 0
         self._status: int | None = None
         self._attached = False
-        self._until: float | None = None
+        self._is_time_over = False
         self._stood_still: list[float] = []
 
     # --- from start to end ---
@@ -98,9 +98,10 @@ class Recording:
         arguments: Sequence[str],
         environment: dict[bytes, bytes] | None = None,
         started: Callable[[], None] | None = None,
+        seconds: float | None = None,
     ) -> Result:
-        """Start the program, record until it and all it started have ended, and say how it went."""
-        pid = self._main_pid = launch.launch(path, arguments, environment)
+        """Start the program, record until it and all it started have ended or the time is over, and say how it went."""
+        pid = self.main_pid = launch.launch(path, arguments, environment)
         self.spool.append("clock", clock_pair(self.tick_base))
         try:
             self._enter(pid, first=True)
@@ -113,7 +114,7 @@ class Recording:
         except BaseException:
             self._abandon(pid)
             raise
-        return self._record(pid, started)
+        return self._record(pid, started, seconds)
 
     def run_on(
         self, pid: int, judge: Judge, seconds: float | None = None, started: Callable[[], None] | None = None
@@ -124,14 +125,12 @@ class Recording:
         """
         with alone_with(pid):
             self._attach(pid, judge)
-        if seconds is not None:
-            self._until = time.monotonic() + seconds
-        return self._record(pid, started)
+        return self._record(pid, started, seconds)
 
     def _attach(self, pid: int, judge: Judge) -> None:
         from shadowgraph.ops.attaching import prepare
 
-        self._main_pid, self._attached = pid, True
+        self.main_pid, self._attached = pid, True
         with end_told(pid):
             joined, stops = join_for_recording(pid, self.settings.policy)
             if joined is not None:
@@ -152,8 +151,9 @@ class Recording:
         self._stood_still += attachment.stops
         self._add(process)
 
-    def _record(self, pid: int, started: Callable[[], None] | None) -> Result:
+    def _record(self, pid: int, started: Callable[[], None] | None, seconds: float | None) -> Result:
         """Record what has been entered, to the end."""
+        self._until = None if seconds is None else time.monotonic() + seconds
         self.spool.append("clock", clock_pair(self.tick_base))
         self._exits = ExitWatch(self._now, self._wake)  # a thread: not before the fork
         self._exits.watch(pid)
@@ -183,6 +183,7 @@ class Recording:
             largest_library(self.known_modules, self.ids.traced_modules),
             self._attached,
             self._exits.statuses.get(pid),
+            seconds if self._is_time_over else None,
         )
 
     def _abandon(self, pid: int) -> None:
@@ -264,7 +265,8 @@ class Recording:
             self._follow_execs()
             self._collect_main(pid)
             now = time.monotonic()
-            if (self._until is not None and now >= self._until) or any(image.is_taken_off() for image in self.images):
+            self._is_time_over = self._until is not None and now >= self._until
+            if self._is_time_over or any(image.is_taken_off() for image in self.images):
                 self.stop = True
             if now - noted > pause:
                 noted, pause = now, min(2 * pause, _NOTE_SECONDS)
@@ -306,7 +308,7 @@ class Recording:
     def _collect_ended(self) -> None:
         """Finish processes that have ended, and executed programs of which no process is left."""
         ended = dict(self._exits.ended)
-        self._collect_main(self._main_pid)  # what is known to have ended has a status
+        self._collect_main(self.main_pid)  # what is known to have ended has a status
         for image in list(self.images):
             for pid in list(image.drain.pids):
                 if pid in self._gone or pid in ended or image.drain.has_ended(pid):
@@ -415,7 +417,7 @@ class Recording:
 
     def _note_end(self, pid: int, status: int) -> None:
         self._gone[pid] = status
-        if self._status is None and pid == self._main_pid:
+        if self._status is None and pid == self.main_pid:
             self._status = status
 
     def _leave(self) -> None:
@@ -441,5 +443,5 @@ class Recording:
         for note in [*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured)]:
             self._note(note)
         self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})
-        status = self._exits.statuses.get(self._main_pid) if self._attached else self._status
+        status = self._exits.statuses.get(self.main_pid) if self._attached else self._status
         self.spool.append("end", end_of(self.spool, self._now(), status, stopped=self.stop))

@@ -21,6 +21,7 @@ class Result:
     ``hooked`` is how many functions were hooked for tracing, each counted once, in however many processes it was.
 
     ``stood_still`` has, for a process that was attached to, for how many seconds it was stopped each time.
+    ``time_limit`` is the time in seconds, where that has ended the recording.
     ``largest_library`` is where the program's code may be if none of what was hooked has been called.
     """
 
@@ -34,6 +35,7 @@ class Result:
     largest_library: str = ""
     attached: bool = False
     attached_status: int | None = None
+    time_limit: float | None = None
 
 
 def end_of(spool: SpoolWriter, tick: int, status: int | None, *, stopped: bool) -> dict[str, Any]:

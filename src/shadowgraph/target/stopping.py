@@ -19,6 +19,7 @@ from shadowgraph.target.remote import undisturbed
 __all__ = ["StoppedProcess", "is_alive", "stop_thread", "thread_state", "threads_of"]
 
 _WALL = 0x40000000
+_ENDS = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
 _MOST_SECONDS = 2.0
 _QUEUE_SECONDS = 8.0  # more, for threads that only wait for a processor
 _MOST_PASSES = 100
@@ -37,6 +38,7 @@ class StoppedProcess:
         self.stood_still = 0.0
         self._seconds = seconds
         self._seized: set[int] = set()
+        self._is_our_child = _parent_of(pid) == os.getpid()
 
     def __enter__(self) -> StoppedProcess:
         self._began = time.monotonic()
@@ -111,6 +113,9 @@ class StoppedProcess:
         return all(thread_state(self.pid, tid) == "R" for tid in waiting)
 
     def _has_stopped(self, tid: int) -> bool:
+        if self._waits_for_us(tid):
+            self._seized.discard(tid)
+            return True
         try:
             got, status = os.waitpid(tid, _WALL | os.WNOHANG)
         except ChildProcessError:
@@ -134,6 +139,16 @@ class StoppedProcess:
             return False
         self.registers[tid] = found
         return True
+
+    def _waits_for_us(self, tid: int) -> bool:
+        """Whether this is a child of ours that has ended: its status, told once, is for who has started it."""
+        if tid != self.pid or not self._is_our_child:
+            return False
+        try:
+            seen = os.waitid(os.P_PID, tid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return seen is not None and seen.si_code in _ENDS  # a tracee's stops are told, too, whatever is asked for
 
     def _let_go(self) -> None:
         """All run on. Those that have not stopped yet are let go of as soon as they have."""
@@ -231,6 +246,15 @@ def threads_of(pid: int) -> list[int]:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def _parent_of(pid: int) -> int:
+    """The parent of a process, 0 if the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b") ")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def thread_state(pid: int, tid: int) -> str:
