@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.support.attached import Running, Seen
 from tests.support.live import SHADOWGRAPH, result, send, started, wait_for_users
 from tests.support.manners import program, run
 from tests.support.terminal import CTRL_C, OnTerminal
+
+HANDLER = "int on_entry(struct sg_call *call) { return 0; }"
 
 
 def test_a_command_is_counted_to_its_end_and_its_output_and_status_are_its_own() -> None:
@@ -78,12 +81,28 @@ def test_a_process_is_counted_for_a_time_and_left_as_it_was() -> None:
         assert running.end() == ["wrong 0 worked 1"]
 
 
-def test_a_command_runs_on_when_its_time_is_over() -> None:
-    script = "echo began; read line; echo $line"
-    command = [*SHADOWGRAPH, "count", "-f", "libc.so*!malloc", "--for", "300ms", "--", "sh", "-c", script]
-    with OnTerminal(["sh", "-c", " ".join(map(shlex.quote, command)) + "; echo status $?; wait; sleep 1"]) as terminal:
-        terminal.wait_for("status 0")
-        assert "shadowgraph: the program runs on (process " in terminal.shown
+@pytest.mark.parametrize("words", [["count"], ["hist"], ["probe", "--code", HANDLER]], ids=lambda words: str(words[0]))
+def test_when_its_time_is_over_a_command_runs_on_has_the_terminal_and_its_status_counts(words: list[str]) -> None:
+    script = "trap 'echo caught' INT; echo began; until read line; do :; done; echo $line; exit 7"
+    command = [*SHADOWGRAPH, *words, "-f", "libc.so*!malloc", "--for", "300ms", "--", "bash", "-c", script]
+    with OnTerminal(["bash", "-c", f"trap : INT; {shlex.join(command)}; echo status $?"]) as terminal:
+        terminal.wait_for_all("began\r\n", "shadowgraph: the program runs on (process ")
+        for _ in range(3):
+            terminal.press(CTRL_C)
+            terminal.wait_for("caught")
+        terminal.press(b"the end\n")
+        assert terminal.status() == 0
+        assert terminal.shown.endswith("the end\r\nthe end\r\nstatus 7\r\n")
+
+
+def test_told_to_end_it_leaves_a_command_running() -> None:
+    command = started("count", "-f", "libc.so*!malloc", "--for", "100ms", "--", "sh", "-c", "read line", typing=True)
+    assert command.stderr is not None
+    program = int(command.stderr.readline().rpartition("process ")[2].rstrip(")\n"))
+    command.terminate()
+    assert command.wait(timeout=60) == 0
+    assert Path(f"/proc/{program}/comm").read_text() == "sh\n"
+    command.communicate()
 
 
 def test_the_end_of_a_process_ends_the_counting() -> None:

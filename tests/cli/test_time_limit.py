@@ -72,7 +72,7 @@ def test_ctrl_c_is_the_programs_own_afterwards_however_often() -> None:
     script = f"trap 'echo caught' INT; {ANSWERING.replace('read line', 'until read line; do :; done')}"
     command = " ".join(map(shlex.quote, [*SHADOWGRAPH, *record(Path(scratch_folder()), "bash", "-c", script)]))
     with OnTerminal(["bash", "-c", f"trap : INT; {command}; echo status $?"]) as terminal:
-        terminal.wait_for("shadowgraph: trace in")
+        terminal.wait_for_all("began\r\n", "shadowgraph: trace in")
         for _ in range(3):
             terminal.press(CTRL_C)
             terminal.wait_for("caught")

@@ -61,6 +61,11 @@ class OnTerminal:
             assert part, f"{text!r} was not shown: {self.shown!r}"
             seen += part
 
+    def wait_for_all(self, *texts: str) -> None:
+        """Read until all of these have been shown, in whatever order, since the beginning."""
+        while any(text not in self.shown for text in texts):
+            assert self._read(), f"{texts!r} were not shown: {self.shown!r}"
+
     def status(self) -> int:
         """Wait for the end of the command; its status as a shell sees it. All that it showed is in ``shown``."""
         while self._read():

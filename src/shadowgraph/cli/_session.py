@@ -1,11 +1,13 @@
-"""What `count`, `hist` and `top` share: a process that is attached to or started, for as long as it is wanted."""
+"""What `count`, `hist`, `probe` and `top` share: a process, attached to or started, for as long as it is wanted."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +18,15 @@ from shadowgraph.errors import ShadowgraphError, UsageError
 if TYPE_CHECKING:
     from shadowgraph.live import User
 
-__all__ = ["Session", "Time", "functions_option", "pid_argument", "target_arguments", "when_option"]
+__all__ = [
+    "Session",
+    "Time",
+    "functions_option",
+    "output_option",
+    "pid_argument",
+    "target_arguments",
+    "when_option",
+]
 
 _KEYS = (signal.SIGINT, signal.SIGQUIT)
 _LOOK_SECONDS = 0.05
@@ -71,6 +81,17 @@ def functions_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -o."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write to this file: standard output is the program's alone then.",
+    )(command)
+
+
 def target_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add PID or COMMAND, and --pid."""
     words = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="PID|COMMAND…")
@@ -79,8 +100,19 @@ def target_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pid_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument PID."""
-    return click.argument("pid", type=click.IntRange(1))(command)
+    """Add the argument PID, or --pid, which is the same."""
+
+    @click.argument("named", required=False, type=click.IntRange(1), metavar="PID")
+    @click.option("--pid", type=click.IntRange(1), help="The process, if not named as the argument.")
+    @functools.wraps(command)
+    def wrapped(named: int | None, pid: int | None, **options: Any) -> Any:
+        if named is not None and pid is not None:
+            raise UsageError("name the process once: as the argument PID or with --pid")
+        if named is None and pid is None:
+            raise UsageError("name a process by its pid, as the argument PID or with --pid")
+        return command(named if pid is None else pid, **options)
+
+    return wrapped
 
 
 class Session:
@@ -96,6 +128,7 @@ class Session:
         self._until: float | None = None
         self._interrupts = 0
         self._stop = False
+        self._has_left = False
         self._saved: dict[int, Any] = {}
         self._users: list[User] = []
         self.ending = ""
@@ -163,6 +196,23 @@ class Session:
                 return not self._is_over()
         return False
 
+    def leave(self) -> None:
+        """Take our users off. A program that was launched runs on, and Ctrl-C is its own from now on."""
+        self._has_left = True
+        self.target.close()
+
+    def see_out(self) -> None:
+        """Wait for a program that was launched and has outlived the session, unless we are told to leave it.
+
+        It is in our place on the terminal: if we ended first, the shell would take the terminal from it.
+        """
+        self._has_left = True
+        while self._pid is None and self.ending in ("time", "detached") and not self._stop:
+            status = self.target.wait(_LOOK_SECONDS)
+            if status is not None:
+                self.status = status
+                return
+
     def _is_over(self) -> bool:
         if not self.ending:
             if self._stop:
@@ -204,7 +254,7 @@ class Session:
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         """Ctrl-C and Ctrl-\\ reach a program that was launched by themselves: the first one is its business."""
         self._interrupts += number in _KEYS
-        if number not in _KEYS or self._pid is not None or self._interrupts > 1:
+        if number not in _KEYS or self._pid is not None or (self._interrupts > 1 and not self._has_left):
             self._stop = True
 
     def _restore(self) -> None:

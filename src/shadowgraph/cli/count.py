@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, target_arguments, when_option
+from shadowgraph.cli._session import Session, Time, functions_option, output_option, target_arguments, when_option
 from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = ["command"]
 @click.option("--limit", type=click.IntRange(0), default=0, help="Show so many functions, 0 for all.")
 @click.option("--all-functions", is_flag=True, help="Show functions without a call, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@output_option
 @click.option("--raw-names", is_flag=True, help="Show names as they are in the file, not demangled.")
 @target_arguments
 def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
@@ -44,7 +45,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     from shadowgraph.live import Counter
     from shadowgraph.view.terminal import Output
 
-    output = Output()
+    output = Output(options["output"])
     with Session(words, pid, options["duration"]) as session:
         counter = session.register(Counter(options["functions"], when=options["when"], name="count"))
         counts = _Counts(output, session.program, options)
@@ -52,10 +53,11 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
         while session.wait(options["interval"]):
             counts.write(counter.counts())
             output.flush()
-        session.target.unregister(counter)
-    counts.write(counter.counts(), end=session.ending, remarks=session.remarks(), filtered=session.filtered)
-    output.flush()
-    session.say_remarks()
+        session.leave()
+        counts.write(counter.counts(), end=session.ending, remarks=session.remarks(), filtered=session.filtered)
+        output.flush()
+        session.say_remarks()
+        session.see_out()
     return session.status
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, target_arguments, when_option
+from shadowgraph.cli._session import Session, Time, functions_option, output_option, target_arguments, when_option
 from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:
     from shadowgraph.live import Histogram
     from shadowgraph.view.live import Distribution
+    from shadowgraph.view.terminal import Output
 
 __all__ = ["command"]
 
@@ -38,6 +39,7 @@ _STEPS = 16
 )
 @click.option("--limit", type=click.IntRange(0), default=0, help="Show so many functions, 0 for all.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@output_option
 @click.option("--raw-names", is_flag=True, help="Show names as they are in the file, not demangled.")
 @target_arguments
 def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
@@ -50,13 +52,21 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     from shadowgraph.live import Histogram
     from shadowgraph.view.terminal import Output
 
-    output = Output()
+    output = Output(options["output"])
     histogram = Histogram(options["functions"], value=options["value"], when=options["when"], name="hist")
     with Session(words, pid, options["duration"]) as session:
         session.register(histogram)
         session.start()
         session.wait()
-        session.target.unregister(histogram)
+        session.leave()
+        _write(output, histogram, session, options)
+        session.say_remarks()
+        session.see_out()
+    return session.status
+
+
+def _write(output: Output, histogram: Histogram, session: Session, options: dict[str, Any]) -> None:
+    """What has been measured."""
     found, silent = _distributions(histogram, session.program, options)
     shown = found[: options["limit"] or None]
     left = {"more": len(found) - len(shown), "without_calls": silent}
@@ -78,8 +88,6 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
         if silent:
             output.line(f"{count_of(silent, 'function')} without a call left out")
     output.flush()
-    session.say_remarks()
-    return session.status
 
 
 def _distributions(histogram: Histogram, program: str, options: dict[str, Any]) -> tuple[list[Distribution], int]:

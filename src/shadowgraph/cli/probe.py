@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, target_arguments, when_option
+from shadowgraph.cli._session import Session, Time, functions_option, output_option, target_arguments, when_option
 from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _OWN_FIELDS = {"time", "thread", "function"}
 )
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each event.")
+@output_option
 @click.option("--raw-names", is_flag=True, help="Show names as they are in the file, not demangled.")
 @target_arguments
 def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
@@ -57,7 +58,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
         raise UsageError("say which functions to probe: -f PATTERN")
     from shadowgraph.view.terminal import Output
 
-    output = Output()
+    output = Output(options["output"])
     ops = _ops(options)
     if ops.handlers.warnings:
         click.echo(ops.handlers.warnings, err=True)
@@ -72,7 +73,9 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
         session.target.unregister(ops)
         for batch in ops.events():
             events.write(batch)
-    events.end(session)
+        session.leave()
+        events.end(session)
+        session.see_out()
     return session.status
 
 

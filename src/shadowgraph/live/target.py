@@ -134,7 +134,8 @@ class Target:
 
         The status of a process that was attached to is its parent's: 0 then.
         """
-        self.resume()
+        if not self._closed:
+            self.resume()
         return self._wait_for_end(timeout)
 
     def close(self) -> None:

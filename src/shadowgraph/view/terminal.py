@@ -1,4 +1,4 @@
-"""Where the text goes: its width, whether it may have colour, and a reader that leaves early."""
+"""Where the text goes: its width, whether it may have colour, a reader that leaves early, a file instead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from pathlib import Path
+from typing import IO, Any, NoReturn
 
 from shadowgraph.errors import UsageError
 
@@ -18,12 +19,14 @@ _PATIENCE_SECONDS = 0.7
 
 
 class Output:
-    """Standard output. ``width`` is the terminal's, None for a file or a pipe, where nothing may be cut."""
+    """Standard output, or a file. ``width`` is the terminal's, None for a file or a pipe, where nothing may be cut."""
 
-    def __init__(self) -> None:
-        if sys.stdout is None:  # closed when we were started
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        if path is None and sys.stdout is None:  # closed when we were started
             raise UsageError("standard output is closed, so there is nowhere to print to")
-        self.terminal = sys.stdout.isatty()
+        self._stream: IO[Any] = sys.stdout if path is None else _opened(path)
+        self.terminal = self._stream.isatty()
         self.width = shutil.get_terminal_size().columns if self.terminal else None
         self.colour = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
@@ -34,9 +37,12 @@ class Output:
     def write(self, data: bytes | memoryview) -> None:
         """Write bytes. A reader that has seen enough (``| head``) ends the program in silence, as is custom."""
         try:
-            stream = getattr(sys.stdout, "buffer", None)
+            if self._path is not None:
+                self._stream.write(data)
+                return
+            stream = getattr(self._stream, "buffer", None)
             if stream is None:
-                sys.stdout.write(bytes(data).decode("utf-8", "replace"))
+                self._stream.write(bytes(data).decode("utf-8", "replace"))
             else:
                 stream.write(data)
         except OSError as error:
@@ -45,7 +51,7 @@ class Output:
     def flush(self) -> None:
         """Hand over what is buffered."""
         try:
-            sys.stdout.flush()
+            self._stream.flush()
         except OSError as error:
             self._leave(error)
 
@@ -55,10 +61,19 @@ class Output:
 
     def _leave(self, error: OSError) -> NoReturn:
         """Nobody listens any more, or the disk is full: let the interpreter's last flush go nowhere."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
         if isinstance(error, BrokenPipeError):
             raise SystemExit(0)
-        raise UsageError(f"standard output cannot be written to: {(error.strerror or str(error)).lower()}") from None
+        where = "standard output" if self._path is None else self._path
+        raise UsageError(f"{where} cannot be written to: {(error.strerror or str(error)).lower()}") from None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The file, empty. It is not inherited by a program that is started."""
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written to: {(error.strerror or str(error)).lower()}") from None
 
 
 def progress_line(doing: str) -> Callable[[int, int], None] | None:
