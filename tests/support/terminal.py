@@ -7,6 +7,7 @@ import pty
 import select
 import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +15,19 @@ from types import TracebackType
 from tests.support.build import scratch_folder
 from tests.support.manners import usual_environment
 
-__all__ = ["CTRL_C", "OnTerminal"]
+__all__ = ["CATCHING", "CTRL_C", "OnTerminal"]
 
 CTRL_C = b"\x03"
+# A program that says of three Ctrl-C that it has caught them, and ends with status 7. A shell's `trap` may miss one
+# that comes between its look for signals and its waiting.
+CATCHING = [
+    sys.executable,
+    "-c",
+    "import signal; keys = [signal.SIGINT]; signal.pthread_sigmask(signal.SIG_BLOCK, keys)\n"
+    "print('began', flush=True)\n"
+    "for _ in range(3): signal.sigwait(keys); print('caught', flush=True)\n"
+    "raise SystemExit(7)",
+]
 _PATIENCE = 60
 
 
