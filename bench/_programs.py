@@ -132,7 +132,7 @@ def build_parts(name: str, *defines: str) -> Path:
     """Build `parts` with some parts of the entry and return path; with AGENT with the agent's own."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
     agent = ROOT / "native" / "agent"
-    paths = [str(agent / "paths.S")] if "AGENT" in defines else []
+    paths = [str(agent / name) for name in ("paths.S", "returns.S")] if "AGENT" in defines else []
     includes = [f"-I{ROOT / 'native' / 'include'}", f"-I{agent}", *(f"-D{define}" for define in defines)]
     program = OUTPUT / f"parts-{name}"
     options = ["-std=gnu11", "-Wall", "-Wextra", "-O2", "-no-pie", *includes]

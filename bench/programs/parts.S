@@ -3,10 +3,11 @@
  * each part costs. ../path_parts.py builds this with FLAGS, TAKING or both; neither is fit to trace a program.
  *
  * The functions below are hooked by hand, with thunks like those that the controller writes. They are the same as
- * in floor.S, without the time stamps. With AGENT, there are only they: native/agent/paths.S is linked to them.
+ * in floor.S, without the time stamps. With AGENT, there are only they: native/agent/paths.S and returns.S are linked to them.
  */
 #include "state.h"
 #define FUNCTION_SIZE 64 /* struct sg_function */
+#define FRAME_STARTED 56 /* struct sg_frame: unused by the agent */
     .intel_syntax noprefix
     .text
 
@@ -56,7 +57,7 @@ sg_enter:
     rdtsc
     shl rdx, 32
     or rax, rdx
-    mov [rcx + FRAME_VALUES], rax
+    mov [rcx + FRAME_STARTED], rax
     RESTORE_FLAGS -40
     mov rax, [rsp - 16]
     mov rdx, [rsp - 24]
@@ -72,7 +73,7 @@ sg_return:
     rdtsc
     shl rdx, 32
     or rax, rdx
-    mov rdx, [rcx + FRAME_VALUES]
+    mov rdx, [rcx + FRAME_STARTED]
     sub rax, rdx
     shl rax, SG_FUNCTION_BITS
     or rax, 1

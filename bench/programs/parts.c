@@ -45,7 +45,7 @@ void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t recorded)
 {
     if (recorded || thread.top != frame)
         abort();
-    thread.position = (uint64_t)buffer | (uint64_t)(SG_PLACES_END - 1 - BUFFER / SG_RECORD_SIZE) << 48;
+    thread.rings[0].position = (uint64_t)buffer | (uint64_t)(SG_PLACES_END - 1 - BUFFER / SG_RECORD_SIZE) << 48;
     frame->open->function = 0;
     frame->slot = (uint64_t)SG_SLOT_FREE;
     thread.top = frame - 1;
@@ -58,10 +58,10 @@ static void set_up(void)
     thread.top = sg_frames;
 #ifdef AGENT
     thread.shared = &shared;
-    thread.position = SG_NO_PLACE;
+    thread.rings[0].position = SG_NO_PLACE;
 #else
     thread.shared = (struct sg_shared_thread *)buffer;
-    thread.position = (uint64_t)buffer;
+    thread.rings[0].position = (uint64_t)buffer;
     thread.pages = (uint64_t **)(buffer + BUFFER);
     (void)shared;
 #endif

@@ -25,7 +25,7 @@ struct sg_exit_registers {
 
 /* start.c */
 extern struct sg_shared_thread *sg_shared_threads SG_HIDDEN;
-extern struct sg_segment *sg_segments SG_HIDDEN;
+extern struct sg_rings *sg_rings SG_HIDDEN;
 extern struct sg_event *sg_events SG_HIDDEN;
 extern struct sg_chunk *sg_chunks SG_HIDDEN;
 extern struct sg_open *sg_open_calls SG_HIDDEN;
@@ -35,7 +35,6 @@ extern struct sg_losses *sg_losses SG_HIDDEN;
 extern struct sg_page *sg_pages SG_HIDDEN;
 extern uint64_t *sg_cells SG_HIDDEN;
 extern char *sg_pool SG_HIDDEN;
-extern char *sg_data SG_HIDDEN;
 extern struct sg_thread *sg_threads SG_HIDDEN;
 extern uint64_t sg_caller_low SG_HIDDEN, sg_caller_size SG_HIDDEN, sg_minimal_ticks SG_HIDDEN;
 long sg_start(void);
@@ -70,6 +69,9 @@ SG_HIDDEN void sg_frames_prepare(struct sg_frame *frames, uint32_t count, struct
 SG_HIDDEN void sg_blocks_reclaim(struct sg_thread *thread);
 SG_HIDDEN void sg_blocks_after_fork(struct sg_thread *former);
 SG_HIDDEN void sg_blocks_renew(void);
+SG_HIDDEN void sg_frames_without_limit(void);
+SG_HIDDEN int sg_frames_are_cut(void);
+SG_HIDDEN uint64_t sg_frame_uncut(const struct sg_frame *frame);
 
 /* holes.c */
 SG_HIDDEN struct sg_frame *sg_holes_use(struct sg_thread *thread, struct sg_frame *below, uint64_t slot, int everywhere);
@@ -131,31 +133,57 @@ SG_HIDDEN void sg_see_vectors(uint64_t (*to)[2], const struct sg_user_call *call
 SG_HIDDEN void sg_users_unwound(struct sg_thread *thread, const struct sg_frame *frame);
 SG_HIDDEN void sg_users_over(struct sg_thread *thread, struct sg_frame *frame);
 SG_HIDDEN void sg_users_missed(struct sg_thread *thread, uint64_t users);
+SG_HIDDEN void sg_user_filtered(struct sg_thread *thread, uint32_t slot);
 
 /* cells.c */
 SG_HIDDEN uint64_t *sg_cell_made(struct sg_thread *thread, uint64_t number);
 SG_HIDDEN void sg_cells_leave(uint32_t thread);
 
+/* rings.c */
+SG_HIDDEN void *sg_rings_place(uint32_t ring, uint64_t at);
+SG_HIDDEN void sg_rings_renew(void);
+SG_HIDDEN void sg_rings_after_fork(void);
+
 /* values.c */
-SG_HIDDEN int sg_values_start(void);
-SG_HIDDEN void sg_values_at_entry(struct sg_frame *frame, const uint64_t *slot, const struct sg_entry_registers *registers);
-SG_HIDDEN void sg_values_at_return(struct sg_frame *frame, const struct sg_exit_registers *registers);
+SG_HIDDEN int sg_values_at_entry(const struct sg_frame *frame, uint32_t ring, const uint64_t *slot, const struct sg_entry_registers *registers);
+SG_HIDDEN void sg_values_at_return(const struct sg_frame *frame, uint32_t ring, const struct sg_exit_registers *registers);
+SG_HIDDEN const uint64_t *sg_values_captured(const struct sg_frame *frame, uint32_t ring);
 
 /* ring.c */
-SG_HIDDEN void sg_record_values(struct sg_thread *thread, uint64_t start, uint64_t duration, uint64_t function, uint32_t kind,
-                                const uint64_t *values, uint32_t words);
+struct sg_record {
+    uint64_t start; /* q0 */
+    uint64_t duration, function;
+    uint32_t kind;
+};
+SG_HIDDEN void sg_record_values(struct sg_thread *thread, uint32_t ring, const struct sg_record *what, const uint64_t *values, uint32_t words);
 SG_HIDDEN void sg_ring_close(struct sg_thread *thread);
 
 /* event.c */
-SG_HIDDEN void sg_ring_bell(void);
-SG_HIDDEN int sg_controller_gone(uint32_t *heartbeat, uint32_t *still);
+SG_HIDDEN void sg_ring_bell(uint32_t ring);
+SG_HIDDEN void sg_ring_bells(void);
+SG_HIDDEN int sg_controller_gone(uint32_t ring, uint32_t *heartbeat, uint32_t *still);
 SG_HIDDEN void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count);
 SG_HIDDEN void sg_event_hook(const struct sg_function *function, uint64_t slot, struct sg_entry_registers *registers);
 
-/* The bit of the recorder that the plain paths serve: slot 0, unless that has been given to another user, all others being taken. */
-static inline uint64_t sg_recorder_bit(void)
+static inline uint32_t sg_ring_of_slot(uint32_t slot)
 {
-    return sg_registry->users[0].kind <= SG_USER_RECORDER;
+    return slot ? SG_USERS - slot : 0;
+}
+
+static inline uint32_t sg_slot_of_ring(uint32_t ring)
+{
+    return ring ? SG_USERS - ring : 0;
+}
+
+static inline struct sg_losses *sg_losses_of(const struct sg_thread *thread, uint32_t slot)
+{
+    return &sg_losses[(uint64_t)thread->index * SG_USERS + slot];
+}
+
+/* Whether the plain paths have a recorder to serve: slot 0 may have been given to another user, all others being taken. */
+static inline uint64_t sg_plain_recorder(void)
+{
+    return sg_registry->recorders & 1;
 }
 
 static inline struct sg_frame *sg_block_frames(uint32_t block)

@@ -17,15 +17,42 @@ static uint64_t depth_of(const struct sg_frame *frame)
 }
 
 /*
+ * Whether frames that are too deep for the recorder that the plain paths serve are marked as that. They are not as soon as
+ * others use the process: then the slow path looks at its limit, and frames are for all.
+ */
+int sg_frames_are_cut(void)
+{
+    return sg_settings.depth_limit && (sg_registry->live & 1) && !(sg_registry->limited & 1);
+}
+
+/* What a frame is that has been marked as too deep, when it is no longer: free, or the end of its block or of its holes. */
+uint64_t sg_frame_uncut(const struct sg_frame *frame)
+{
+    const struct sg_frame *start = frame - 1;
+    while (!sg_is_sentinel(start) || start + start->original < frame)
+        start--;
+    return start + start->original == frame ? SG_SLOT_END : (uint64_t)SG_SLOT_FREE;
+}
+
+/* No frame is too deep any more. Called while no thread stands in the agent. */
+void sg_frames_without_limit(void)
+{
+    for (uint32_t i = 0; i < SG_FRAMES; i++)
+        if (sg_blocks[i / SG_BLOCK_FRAMES].owner && sg_frames[i].slot == SG_SLOT_CUT)
+            sg_frames[i].slot = sg_frame_uncut(&sg_frames[i]);
+}
+
+/*
  * Makes frames[0] a start sentinel above `below` (0: nothing below) and frames[1] to frames[count - 1] free. Frames that
  * would be too deep to be traced are marked; what follows the last one must be no free frame.
  */
 void sg_frames_prepare(struct sg_frame *frames, uint32_t count, struct sg_frame *below)
 {
     uint64_t depth = below ? depth_of(below) + (below->site != 0) : 0;
+    uint64_t limit = sg_frames_are_cut() ? sg_settings.depth_limit : ~0ull;
     for (uint32_t i = 1; i < count; i++, depth++) {
         frames[i].bias = ((depth < 0xffff ? depth : 0xffff) << SG_START_BITS) - sg_arena->tick_base;
-        frames[i].slot = sg_settings.depth_limit && depth >= sg_settings.depth_limit ? SG_SLOT_CUT : (uint64_t)SG_SLOT_FREE;
+        frames[i].slot = depth >= limit ? SG_SLOT_CUT : (uint64_t)SG_SLOT_FREE;
     }
     frames[0].bias = frames[1].bias;
     frames[0].site = 0;

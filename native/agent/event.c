@@ -1,31 +1,113 @@
 /* What the agent tells the controller and asks of it: all rare. Nobody waits for a dead controller. */
 #include "agent.h"
 
-void sg_ring_bell(void)
+/* The looks at a heart that does not beat, 50 ms apart, after which its controller counts as gone. */
+#define LOOKS 60
+/* The same where kill(2) knows no such process: one in a PID namespace of its own does not see its controller. */
+#define LOOKS_UNSEEN 5
+
+static void sound(uint32_t *bell, const uint32_t *waiting)
 {
-    __atomic_fetch_add(&sg_arena->bell, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&sg_arena->waiting, __ATOMIC_SEQ_CST))
-        sg_futex_wake(&sg_arena->bell);
+    __atomic_fetch_add(bell, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(waiting, __ATOMIC_SEQ_CST))
+        sg_futex_wake(bell);
+}
+
+void sg_ring_bell(uint32_t ring)
+{
+    sound(&sg_rings[ring].bell, &sg_rings[ring].waiting);
+}
+
+/* There is something for everybody to look at. */
+void sg_ring_bells(void)
+{
+    sound(&sg_arena->bell, &sg_arena->waiting);
+    for (uint32_t ring = 0; ring < SG_RECORDERS; ring++)
+        if (sg_rings[ring].controller_pid)
+            sg_ring_bell(ring);
+}
+
+static int is_gone(uint32_t pid, uint32_t still)
+{
+    return still > LOOKS || (still >= LOOKS_UNSEEN && sg_kernel2(KERNEL_kill, pid, 0) == -ERROR_ESRCH);
 }
 
 /*
- * Called about every 50 ms while waiting: gone if there is no such process, or if its heart has not beaten for 60 looks
+ * Called about every 50 ms while waiting: gone if there is no such process, or if its heart has not beaten for all LOOKS
  * (a zombie, or another process with its pid). `heartbeat` and `still` belong to one wait and begin as 0.
  */
-int sg_controller_gone(uint32_t *heartbeat, uint32_t *still)
+int sg_controller_gone(uint32_t ring, uint32_t *heartbeat, uint32_t *still)
 {
-    uint32_t now = __atomic_load_n(&sg_arena->heartbeat, __ATOMIC_RELAXED);
+    const struct sg_rings *rings = &sg_rings[ring];
+    uint32_t now = __atomic_load_n(&rings->heartbeat, __ATOMIC_RELAXED);
     *still = now == *heartbeat ? *still + 1 : 0;
     *heartbeat = now;
-    return *still > 60 || !sg_arena->controller_pid ||
-           sg_kernel2(KERNEL_kill, sg_arena->controller_pid, 0) == -ERROR_ESRCH;
+    return !rings->controller_pid || is_gone(rings->controller_pid, *still);
+}
+
+/* Whether a user is there that answers such events. */
+static int answers(uint32_t slot, uint32_t kind)
+{
+    uint32_t flag = kind == SG_EVENT_LOADED ? SG_USER_FOLLOWS : SG_USER_FOLLOWS_EXEC;
+    return (sg_registry->live >> slot & 1) && (__atomic_load_n(&sg_registry->users[slot].flags, __ATOMIC_RELAXED) & flag);
+}
+
+static int somebody_answers(uint32_t kind)
+{
+    uint32_t slot = 0;
+    while (slot < SG_USERS && !answers(slot, kind))
+        slot++;
+    return slot < SG_USERS;
+}
+
+static void ask_whom(struct sg_event *event)
+{
+    for (uint32_t slot = 0; slot < SG_USERS; slot++) {
+        event->still[slot] = 0;
+        event->waits[slot] = (uint8_t)answers(slot, event->kind);
+    }
+}
+
+static int all_have_answered(const struct sg_event *event)
+{
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < SG_USERS / 8; i++)
+        any |= __atomic_load_n((const uint64_t *)event->waits + i, __ATOMIC_ACQUIRE);
+    return !any;
+}
+
+/* Called about every 50 ms: nobody waits for a user that has gone, or whose controller has, or shows no sign of life. */
+static void forget_the_gone(struct sg_event *event)
+{
+    for (uint32_t slot = 0; slot < SG_USERS; slot++) {
+        const struct sg_user *user = &sg_registry->users[slot];
+        if (!event->waits[slot])
+            continue;
+        uint32_t now = __atomic_load_n(&user->heartbeat, __ATOMIC_RELAXED);
+        event->still[slot] = now == event->heartbeat[slot] ? event->still[slot] + 1 : 0;
+        event->heartbeat[slot] = now;
+        if (!answers(slot, event->kind) || is_gone(user->controller_pid, event->still[slot]))
+            event->waits[slot] = 0;
+    }
+}
+
+static void wait_for_answers(struct sg_event *event)
+{
+    while (!all_have_answered(event)) {
+        uint32_t seen = __atomic_load_n(&sg_arena->answered, __ATOMIC_ACQUIRE);
+        if (all_have_answered(event))
+            return;
+        __atomic_fetch_add(&sg_arena->askers, 1, __ATOMIC_SEQ_CST);
+        sg_futex_wait(&sg_arena->answered, seen, 50000000);
+        __atomic_fetch_sub(&sg_arena->askers, 1, __ATOMIC_SEQ_CST);
+        forget_the_gone(event);
+    }
 }
 
 static void ask(uint32_t kind, const uint64_t *arguments, uint32_t count)
 {
-    uint32_t heartbeat = 0, still = 0;
     struct sg_event *event = 0;
-    if (!sg_arena->controller_pid)
+    if (!somebody_answers(kind))
         return;
     for (uint32_t i = 0; i < sg_arena->events && !event; i++)
         if (sg_swap(&sg_events[i].state, SG_EVENT_FREE, SG_EVENT_CLAIMED))
@@ -35,24 +117,17 @@ static void ask(uint32_t kind, const uint64_t *arguments, uint32_t count)
     event->kind = kind;
     event->pid = (uint32_t)sg_kernel0(KERNEL_getpid);
     event->tid = (uint32_t)sg_kernel0(KERNEL_gettid);
+    event->followed_by = 0;
     for (uint32_t i = 0; i < count; i++)
         event->arguments[i] = arguments[i];
+    ask_whom(event);
     __atomic_store_n(&event->state, SG_EVENT_ASKED, __ATOMIC_RELEASE);
-    sg_ring_bell();
-    while (__atomic_load_n(&event->state, __ATOMIC_ACQUIRE) != SG_EVENT_ANSWERED) {
-        uint32_t seen = __atomic_load_n(&sg_arena->freed, __ATOMIC_ACQUIRE);
-        if (__atomic_load_n(&event->state, __ATOMIC_ACQUIRE) == SG_EVENT_ANSWERED)
-            break;
-        __atomic_fetch_add(&sg_arena->waiters, 1, __ATOMIC_SEQ_CST);
-        sg_futex_wait(&sg_arena->freed, seen, 50000000);
-        __atomic_fetch_sub(&sg_arena->waiters, 1, __ATOMIC_SEQ_CST);
-        if (sg_controller_gone(&heartbeat, &still))
-            break;
-    }
+    sg_ring_bells();
+    wait_for_answers(event);
     __atomic_store_n(&event->state, SG_EVENT_FREE, __ATOMIC_RELEASE);
 }
 
-/* Asks the controller and waits for its answer, with signals blocked: a handler must not run on a half-told story. */
+/* Asks those who answer such events, and waits for them, with signals blocked: a handler must not run on a half-told story. */
 void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count)
 {
     uint64_t signals = sg_signals_block();
@@ -112,15 +187,6 @@ static int contains(const char *text, const char *part)
     return 0;
 }
 
-/* Whether any user wants functions of what is loaded; a controller that has none of them would not answer. */
-static int somebody_follows(void)
-{
-    for (uint64_t users = sg_registry->live; users; users &= users - 1)
-        if (sg_registry->users[__builtin_ctzll(users)].flags & SG_USER_FOLLOWS)
-            return 1;
-    return 0;
-}
-
 /* Something has been loaded or unloaded. Greenlet copies pieces of stacks; it is known by its name. */
 static void after_loading(void)
 {
@@ -128,8 +194,8 @@ static void after_loading(void)
     for (const struct loader_map *map = note ? note->map : 0; map; map = map->next)
         if (contains(map->name, "greenlet"))
             sg_settings.stacks_are_copied = 1;
-    if (sg_settings.ask_when_loaded && somebody_follows())
-        sg_event(SG_EVENT_LOADED, (const uint64_t[]){0}, 1);
+    if (sg_settings.ask_when_loaded)
+        sg_event(SG_EVENT_LOADED, 0, 0);
 }
 
 /* Runs at the entry of a function that is hooked for our own needs. */

@@ -21,18 +21,44 @@ void sg_tail_unlink(struct sg_frame *frame)
         link->target = frame->target;
 }
 
-/* Writes the record of a call, with what was captured of it, if it is the recorder's. */
+/* The recorders of a call. What has been entered by the plain path is that of slot 0. */
+static uint64_t recorders_of(const struct sg_frame *frame)
+{
+    return frame->open->function & SG_OPEN_USERS ? frame->open->users & sg_registry->recorders : 1;
+}
+
+static int has_condition(uint32_t slot)
+{
+    return sg_registry->conditional >> slot & 1;
+}
+
+static void record_for(struct sg_thread *thread, const struct sg_frame *frame, uint32_t slot, uint64_t duration, uint32_t kind)
+{
+    uint64_t function = frame->open->function;
+    uint32_t ring = sg_ring_of_slot(slot);
+    const uint64_t *values = function & SG_OPEN_VALUES ? sg_values_captured(frame, ring) : 0;
+    struct sg_record what = {frame->open->start, duration, function & ~SG_OPEN_MARKS, kind};
+    sg_record_values(thread, ring, &what, values ? values + 1 : 0, values ? (uint32_t)*values : 0);
+}
+
+/* Writes the records of a call that ends otherwise than by its return, with what was captured of it. */
 void sg_record_call(struct sg_thread *thread, const struct sg_frame *frame, uint64_t now, uint32_t kind)
 {
-    if ((frame->open->function & SG_OPEN_USERS) && !(frame->open->users & sg_recorder_bit()))
-        return;
-    int unwound = kind == SG_KIND_UNWOUND && (sg_registry->conditional & 1);
-    if (unwound && !sg_user_exit_holds(thread, (struct sg_frame *)frame, 0, now, 0))
-        return;
-    const uint64_t *values = frame->open->function & SG_OPEN_VALUES ? (const uint64_t *)frame->values : 0;
-    uint64_t function = frame->open->function & ~SG_OPEN_MARKS;
-    sg_record_values(thread, frame->open->start, sg_duration_of(frame, now), function, kind, values ? values + 1 : 0,
-                     values ? (uint32_t)*values : 0);
+    for (uint64_t rest = recorders_of(frame); rest; rest &= rest - 1) {
+        uint32_t slot = (uint32_t)__builtin_ctzll(rest);
+        if (kind == SG_KIND_UNWOUND && has_condition(slot) && !sg_user_exit_holds(thread, (struct sg_frame *)frame, slot, now, 0))
+            continue;
+        record_for(thread, frame, slot, sg_duration_of(frame, now), kind);
+    }
+}
+
+/* Captures what recorders want of a call; whether anything was. */
+static int capture(const struct sg_frame *frame, const struct sg_user_call *call, uint64_t recorders)
+{
+    int any = 0;
+    for (; recorders; recorders &= recorders - 1)
+        any |= sg_values_at_entry(frame, sg_ring_of_slot((uint32_t)__builtin_ctzll(recorders)), call->slot, call->registers);
+    return any;
 }
 
 /*
@@ -49,16 +75,14 @@ static int fill(struct sg_thread *thread, struct sg_frame *frame, uint64_t origi
     frame->slot = (uint64_t)call->slot;
     if (users & sg_registry->at_entry)
         users = sg_users_at_entry(thread, frame, call);
-    if (users != sg_recorder_bit() || (sg_registry->conditional & 1)) {
+    if (users != sg_plain_recorder() || ((sg_registry->conditional | sg_registry->limited) & 1)) {
         frame->open->users = users;
         frame->open->epoch = call->epoch;
         marks = SG_OPEN_SLOW | SG_OPEN_USERS;
     }
     sg_open_begin(frame, users);
-    if ((function->flags & SG_FLAG_VALUES) && (users & sg_recorder_bit())) {
-        sg_values_at_entry(frame, call->slot, call->registers);
+    if ((function->flags & SG_FLAG_VALUES) && capture(frame, call, users & sg_registry->recorders))
         marks |= SG_OPEN_SLOW | SG_OPEN_VALUES;
-    }
     frame->open->function = function->id | marks; /* from here on controllers see the call as open */
     return users != 0;
 }
@@ -77,6 +101,33 @@ static uint64_t chain_length(const struct sg_frame *owner, const struct sg_frame
 {
     /* The tick base may borrow from the depth: only the difference of the 16 bits says anything. */
     return ((newest->bias >> SG_START_BITS) - (owner->bias >> SG_START_BITS)) & 0xffff;
+}
+
+/* How many calls of a recorder a new call is nested in, counted up to a limit. */
+static uint64_t nested_in(const struct sg_thread *thread, uint32_t slot, uint64_t limit)
+{
+    uint64_t found = 0;
+    const struct sg_frame *frame = thread->top;
+    while (frame && found < limit) {
+        int sentinel = sg_is_sentinel(frame);
+        if (!sentinel && sg_in_flight(frame->slot) && (frame->open->function & ~SG_OPEN_MARKS))
+            found += recorders_of(frame) >> slot & 1;
+        frame = sentinel ? (const struct sg_frame *)frame->target : frame - 1;
+    }
+    return found;
+}
+
+/* Those of a call's users for whom it is not too deep. */
+static uint64_t within_depth(struct sg_thread *thread, uint64_t users)
+{
+    for (uint64_t rest = users & sg_registry->limited; rest; rest &= rest - 1) {
+        uint32_t slot = (uint32_t)__builtin_ctzll(rest), limit = sg_rings[sg_ring_of_slot(slot)].depth_limit;
+        if (limit && nested_in(thread, slot, limit) >= limit) {
+            sg_user_filtered(thread, slot);
+            users &= ~(1ull << slot);
+        }
+    }
+    return users;
 }
 
 /*
@@ -106,7 +157,7 @@ static void enter_tail(struct sg_thread *thread, struct sg_user_call *call)
         sg_users_missed(thread, call->users); /* not a frame's own site: somebody has copied a return address */
         return;
     }
-    call->users = sg_users_count(thread, call->function, call->users);
+    call->users = within_depth(thread, sg_users_count(thread, call->function, call->users));
     if (!call->users)
         return;
     if (newest != owner && chain_length(owner, newest) >= TAIL_CHAIN) {
@@ -122,7 +173,7 @@ static void enter_tail(struct sg_thread *thread, struct sg_user_call *call)
         sg_retire(thread, frame);
         return;
     }
-    owner->open->function |= SG_OPEN_SLOW; /* its return ends more than itself */
+    owner->open->function = (owner->open->function & ~SG_OPEN_RECORDERS) | SG_OPEN_SLOW; /* its return ends more than itself */
     owner->target = (uint64_t)frame;
 }
 
@@ -188,7 +239,7 @@ struct sg_frame *sg_enter_any(uint64_t *slot, struct sg_function *function, stru
         enter_tail(thread, &call);
         return 0;
     }
-    call.users = sg_users_count(thread, function, call.users);
+    call.users = within_depth(thread, sg_users_count(thread, function, call.users));
     struct sg_frame *frame = call.users ? take_for(thread, &call) : 0;
     if (!frame || fill(thread, frame, original, function->body, &call))
         return frame;
@@ -197,16 +248,30 @@ struct sg_frame *sg_enter_any(uint64_t *slot, struct sg_function *function, stru
     return 0;
 }
 
-/* The record of a call that returns, or the count of what it was cut for. */
-void sg_finish_recorded(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
+static uint64_t shortest_of(uint32_t slot)
 {
-    if (sg_duration_of(frame, now) < sg_minimal_ticks) {
-        thread->shared->filtered++;
+    return slot ? sg_rings[sg_ring_of_slot(slot)].minimal_ticks : sg_registry->limited & 1 ? sg_rings[0].minimal_ticks : sg_minimal_ticks;
+}
+
+static void finish_for(struct sg_thread *thread, struct sg_frame *frame, uint32_t slot, uint64_t now, const struct sg_exit_registers *registers)
+{
+    uint64_t duration = sg_duration_of(frame, now);
+    if (has_condition(slot) && !sg_user_exit_holds(thread, frame, slot, now, registers))
+        return;
+    if (duration < shortest_of(slot)) {
+        sg_user_filtered(thread, slot);
         return;
     }
     if (frame->open->function & SG_OPEN_VALUES)
-        sg_values_at_return(frame, registers);
-    sg_record_call(thread, frame, now, SG_KIND_RETURNED);
+        sg_values_at_return(frame, sg_ring_of_slot(slot), registers);
+    record_for(thread, frame, slot, duration, SG_KIND_RETURNED);
+}
+
+/* The records of a call that returns, or the counts of what it was cut for. */
+void sg_finish_recorded(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
+{
+    for (uint64_t rest = recorders_of(frame); rest; rest &= rest - 1)
+        finish_for(thread, frame, (uint32_t)__builtin_ctzll(rest), now, registers);
 }
 
 /* Ends one call that returns. */
@@ -215,14 +280,8 @@ static void finish(struct sg_thread *thread, struct sg_frame *frame, uint64_t no
     uint64_t open = frame->open->function;
     if (!(open & ~SG_OPEN_MARKS))
         return;
-    if (open & SG_OPEN_USERS) {
+    if (open & SG_OPEN_USERS)
         sg_users_at_return(thread, frame, now, registers);
-        int recorded = (frame->open->users & sg_recorder_bit()) != 0;
-        if (!recorded || ((sg_registry->conditional & 1) && !sg_user_exit_holds(thread, frame, 0, now, registers))) {
-            frame->open->function = 0;
-            return;
-        }
-    }
     sg_finish_recorded(thread, frame, now, registers);
     frame->open->function = 0;
 }

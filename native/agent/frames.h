@@ -59,7 +59,7 @@ SG_HIDDEN void sg_clear_above(struct sg_thread *thread, struct sg_frame *frame, 
 /* The start of a call, if one of its users looks at the clock; else just another one than before (thread->alive_since). */
 static inline void sg_open_begin(struct sg_frame *frame, uint64_t users)
 {
-    if (users & (sg_registry->timed | sg_recorder_bit()))
+    if (users & (sg_registry->timed | sg_registry->recorders))
         frame->open->start = sg_ticks() + frame->bias;
     else
         frame->open->start++;

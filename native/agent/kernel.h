@@ -12,6 +12,7 @@
 #define KERNEL_rt_sigprocmask 14
 #define KERNEL_access 21
 #define KERNEL_sched_yield 24
+#define KERNEL_mremap 25
 #define KERNEL_madvise 28
 #define KERNEL_getpid 39
 #define KERNEL_execve 59

@@ -181,7 +181,7 @@ static inline void record(struct sg_thread *thread, struct sg_frame *frame, uint
     uint64_t duration = sg_duration_of(frame, now), start = frame->open->start, at = SG_PLACE_ONE;
     uint8_t is_full = 1;
     if (LIKELY(duration >= sg_minimal_ticks && !(duration >> SG_DURATION_BITS)))
-        __asm__ volatile("xadd %0, %1\n\tsets %2" : "+r"(at), "+m"(thread->position), "=q"(is_full) : : "memory", "cc");
+        __asm__ volatile("xadd %0, %1\n\tsets %2" : "+r"(at), "+m"(thread->rings[0].position), "=q"(is_full) : : "memory", "cc");
     if (!LIKELY(!is_full)) {
         sg_finish_recorded(thread, frame, now, registers);
         return;
@@ -201,7 +201,7 @@ SG_HIDDEN void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t rec
     const struct sg_registry *registry = sg_registry;
     struct sg_thread *thread = sg_thread_word();
     struct sg_open *open = frame->open;
-    uint64_t users = open->users, simple = registry->simple, recorder = users & 1 ? sg_recorder_bit() : 0;
+    uint64_t users = open->users, simple = registry->simple, recorder = users & 1 ? sg_plain_recorder() : 0;
     if (!LIKELY((open->function & SG_OPEN_MARKS & ~SG_OPEN_MEASURED) == marks && !(users & ~simple) && !recorded && is_ready(thread) && newest(thread) == frame &&
                 !sg_tail_of(frame) && !registry->has_order && !registry->with_instances)) {
         sg_exit_any(frame, slot, recorded, registers);

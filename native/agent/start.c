@@ -4,7 +4,7 @@
 struct sg_settings sg_settings;
 struct sg_arena *sg_arena;
 struct sg_shared_thread *sg_shared_threads;
-struct sg_segment *sg_segments;
+struct sg_rings *sg_rings;
 struct sg_event *sg_events;
 struct sg_chunk *sg_chunks;
 struct sg_open *sg_open_calls;
@@ -14,7 +14,6 @@ struct sg_losses *sg_losses;
 struct sg_page *sg_pages;
 uint64_t *sg_cells;
 char *sg_pool;
-char *sg_data;
 struct sg_thread *sg_threads;
 uint64_t sg_caller_low, sg_caller_size, sg_minimal_ticks;
 
@@ -33,6 +32,7 @@ static uint64_t lay_out(struct sg_arena *arena)
 {
     uint64_t end = PAGE;
     arena->threads_at = reserve(&end, sizeof(struct sg_shared_thread) * arena->threads);
+    arena->rings_at = reserve(&end, sizeof(struct sg_rings) * SG_RECORDERS);
     arena->segments_at = reserve(&end, sizeof(struct sg_segment) * arena->segments);
     arena->events_at = reserve(&end, sizeof(struct sg_event) * arena->events);
     arena->chunks_at = reserve(&end, sizeof(struct sg_chunk) * arena->chunks);
@@ -44,6 +44,8 @@ static uint64_t lay_out(struct sg_arena *arena)
     arena->pages_at = reserve(&end, sizeof(struct sg_page) * SG_PAGES);
     arena->cells_at = reserve(&end, 8ull * SG_PAGE_CELLS * SG_PAGES);
     arena->pool_at = reserve(&end, SG_POOL_SIZE);
+    if (sg_settings.capture)
+        arena->values_at = reserve(&end, SG_VALUES_SIZE);
     arena->data_at = reserve(&end, (uint64_t)arena->segment_size * arena->segments);
     return end;
 }
@@ -52,7 +54,7 @@ static void find_tables(void)
 {
     char *base = (char *)sg_arena;
     sg_shared_threads = (struct sg_shared_thread *)(base + sg_arena->threads_at);
-    sg_segments = (struct sg_segment *)(base + sg_arena->segments_at);
+    sg_rings = (struct sg_rings *)(base + sg_arena->rings_at);
     sg_events = (struct sg_event *)(base + sg_arena->events_at);
     sg_chunks = (struct sg_chunk *)(base + sg_arena->chunks_at);
     sg_open_calls = (struct sg_open *)(base + sg_arena->open_at);
@@ -61,12 +63,11 @@ static void find_tables(void)
     sg_pages = (struct sg_page *)(base + sg_arena->pages_at);
     sg_cells = (uint64_t *)(base + sg_arena->cells_at);
     sg_pool = base + sg_arena->pool_at;
-    sg_data = base + sg_arena->data_at;
 }
 
 extern char sg_enter[] SG_HIDDEN, sg_enter_end[] SG_HIDDEN, sg_enter_aside[] SG_HIDDEN, sg_enter_aside_end[] SG_HIDDEN;
 extern char sg_enter_from_caller[] SG_HIDDEN, sg_enter_for_true_return[] SG_HIDDEN, sg_enter_general[] SG_HIDDEN;
-extern char sg_enter_count[] SG_HIDDEN, sg_enter_count_and_record[] SG_HIDDEN, sg_enter_measure[] SG_HIDDEN;
+extern char sg_enter_count[] SG_HIDDEN, sg_enter_count_and_record[] SG_HIDDEN, sg_enter_measure[] SG_HIDDEN, sg_enter_recorders[] SG_HIDDEN;
 extern char sg_return[] SG_HIDDEN, sg_return_end[] SG_HIDDEN, sg_return_aside[] SG_HIDDEN, sg_return_aside_end[] SG_HIDDEN;
 
 static void tell_zones(void)
@@ -81,6 +82,7 @@ static void tell_zones(void)
     sg_settings.enter_count = (uint64_t)sg_enter_count;
     sg_settings.enter_count_and_record = (uint64_t)sg_enter_count_and_record;
     sg_settings.enter_measure = (uint64_t)sg_enter_measure;
+    sg_settings.enter_recorders = (uint64_t)sg_enter_recorders;
     sg_settings.leave = (uint64_t)sg_return;
     sg_settings.leave_end = (uint64_t)sg_return_end;
     sg_settings.leave_aside = (uint64_t)sg_return_aside;
@@ -133,7 +135,7 @@ __attribute__((visibility("default"))) long sg_start(void)
     long threads = arena < 0 ? arena
                              : sg_kernel6(KERNEL_mmap, 0, private_size, 3,
                                           0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
-    if (threads >= 0 && ((sg_settings.capture && !sg_values_start()) || !map_functions(fd, plan.functions_at))) {
+    if (threads >= 0 && !map_functions(fd, plan.functions_at)) {
         sg_kernel2(KERNEL_munmap, threads, private_size);
         threads = -12; /* ENOMEM */
     }
@@ -150,11 +152,17 @@ __attribute__((visibility("default"))) long sg_start(void)
     sg_threads_start((uint32_t *)(sg_threads + plan.threads));
     *sg_arena = plan;
     sg_arena->size = size;
-    sg_arena->policy = sg_settings.policy;
-    sg_arena->controller_pid = sg_settings.controller_pid;
     sg_arena->tick_base = sg_settings.tick_base ? sg_settings.tick_base : sg_ticks();
-    sg_arena->recording = 1;
+    sg_rings_renew();
     find_tables();
+    sg_rings[0] = (struct sg_rings){
+        .size = size,
+        .segments_at = plan.segments_at,
+        .values_at = plan.values_at,
+        .data_at = plan.data_at,
+        .segments = plan.segments,
+        .segment_size = plan.segment_size,
+    };
     sg_users_start();
     sg_caller_low = sg_settings.caller_low;
     sg_caller_size = sg_settings.caller_size;

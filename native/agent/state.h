@@ -41,7 +41,6 @@
 #define FRAME_OPEN 32
 #define FRAME_SITE 40
 #define FRAME_FUNCTION 48
-#define FRAME_VALUES 56
 
 #define SG_SLOT_FREE -1   /* free, or taken and not yet written */
 #define SG_SLOT_START -2  /* below the first frame of a thread */
@@ -54,10 +53,11 @@
 
 /* struct sg_thread */
 #define THREAD_TOP 0
-#define THREAD_POSITION 16
-#define THREAD_SHARED 24
-#define THREAD_CONTROL_BLOCK 32
-#define THREAD_PAGES 40
+#define THREAD_POSITION 16 /* of the first of its rings */
+#define THREAD_SHARED 272
+#define THREAD_CONTROL_BLOCK 280
+#define THREAD_PAGES 288
+#define RING_SHIFT 5
 
 /*
  * Where the next record of a thread goes, one word, so that one xadd reserves a place and tells whether there is one:
@@ -84,6 +84,7 @@
 #define FUNCTION_FLAGS 20
 #define FUNCTION_USERS 24
 #define FUNCTION_CELL 40
+#define FUNCTION_RECORDERS 48
 #define OPEN_FUNCTION 8
 #define OPEN_USERS 16
 #define OPEN_EPOCH 24
@@ -92,7 +93,9 @@
 #define REGISTRY_SIDE 0
 #define REGISTRY_EPOCH 8
 #define REGISTRY_ARMED 16
-#define REGISTRY_MEASURES 688
+#define REGISTRY_MEASURES 704
+#define OPEN_RECORDERS_BIT 59
+#define USERS_MASK 63
 
 #define FLAG_VECTORS 512
 #define PAGE_CELLS_SHIFT 9
@@ -114,25 +117,31 @@ struct sg_frame {
     struct sg_open *open;
     uint64_t site; /* 0: a start sentinel */
     struct sg_function *function;
-    uint64_t values; /* with SG_OPEN_VALUES: address of the captured values of this call, a count and so many words */
+    uint64_t unused;
+};
+
+/* What a thread has of one recorder's ring segments. */
+struct sg_ring {
+    uint64_t position; /* where the next record goes: see above */
+    uint64_t sequence;
+    uint32_t segment;    /* index + 1; 0: none */
+    uint32_t freed_seen; /* no segment was free when the controller had freed so often */
+    uint64_t unused;
 };
 
 struct __attribute__((aligned(16))) sg_thread { /* top and steps are exchanged together (cmpxchg16b) */
     struct sg_frame *top;
     uint64_t steps; /* how often top has gone from block to block: changed together with it */
-    uint64_t position; /* where the next record goes: see above */
+    struct sg_ring rings[SG_RECORDERS];
     struct sg_shared_thread *shared;
     uint64_t control_block; /* fs base */
     uint64_t **pages; /* its pages of cells, by number; 0: none yet */
     uint64_t magic; /* a forked child finds 0 here (MADV_WIPEONFORK) */
     uint32_t index, tid;
-    uint32_t segment; /* index + 1; 0: none */
     uint32_t first_block, newest_block; /* the blocks it has, linked by next; index + 1 */
     uint32_t holes;                     /* about so many frames have returned below newer ones */
     uint32_t harvest_at;                /* block to look for holes next; index + 1 */
     uint32_t exhausted;                 /* looked in vain for a frame so often since */
-    uint32_t freed_seen;                /* no segment was free when the controller had freed so often */
-    uint64_t sequence;
     uint64_t stack_low, stack_high;       /* the thread's own stack, once somebody had to know */
     struct sg_frame *alive_elsewhere;     /* newest frame, looked at already: alive on another stack */
     uint64_t alive_since;                 /* its start: the frame may be another call's by now */
@@ -157,10 +166,10 @@ SAME(struct sg_frame, bias, FRAME_BIAS);
 SAME(struct sg_frame, open, FRAME_OPEN);
 SAME(struct sg_frame, site, FRAME_SITE);
 SAME(struct sg_frame, function, FRAME_FUNCTION);
-SAME(struct sg_frame, values, FRAME_VALUES);
 _Static_assert(sizeof(struct sg_frame) == SG_STRIDE, "frames and sites have one stride (R15)");
 SAME(struct sg_thread, top, THREAD_TOP);
-SAME(struct sg_thread, position, THREAD_POSITION);
+SAME(struct sg_thread, rings, THREAD_POSITION);
+_Static_assert(offsetof(struct sg_ring, position) == 0 && sizeof(struct sg_ring) == 1 << RING_SHIFT, "found by the paths");
 SAME(struct sg_thread, shared, THREAD_SHARED);
 SAME(struct sg_thread, control_block, THREAD_CONTROL_BLOCK);
 SAME(struct sg_thread, pages, THREAD_PAGES);
@@ -174,6 +183,7 @@ SAME(struct sg_function, id, FUNCTION_ID);
 SAME(struct sg_function, flags, FUNCTION_FLAGS);
 SAME(struct sg_function, users, FUNCTION_USERS);
 SAME(struct sg_function, cell, FUNCTION_CELL);
+SAME(struct sg_function, recorders, FUNCTION_RECORDERS);
 SAME(struct sg_open, function, OPEN_FUNCTION);
 SAME(struct sg_open, users, OPEN_USERS);
 SAME(struct sg_open, epoch, OPEN_EPOCH);
@@ -183,6 +193,7 @@ SAME(struct sg_registry, side, REGISTRY_SIDE);
 SAME(struct sg_registry, epoch, REGISTRY_EPOCH);
 SAME(struct sg_registry, armed, REGISTRY_ARMED);
 SAME(struct sg_registry, measures, REGISTRY_MEASURES);
+_Static_assert(SG_OPEN_RECORDERS == 1ull << OPEN_RECORDERS_BIT && SG_USERS == USERS_MASK + 1, "known to the paths");
 _Static_assert(SG_FLAG_VECTORS == FLAG_VECTORS && SG_PAGE_CELLS == 1 << PAGE_CELLS_SHIFT, "known to the entry paths");
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
 _Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");

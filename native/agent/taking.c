@@ -98,9 +98,11 @@ struct sg_frame *sg_take(struct sg_thread *thread, uint64_t slot, uint64_t users
         if (mark == (uint64_t)SG_SLOT_FREE) {
             if (sg_swap_own(&thread->top, (uint64_t)top, (uint64_t)(top + 1)))
                 return top + 1;
-        } else if (mark == SG_SLOT_CUT) {
+        } else if (mark == SG_SLOT_CUT && sg_frames_are_cut()) {
             thread->shared->filtered++;
             return 0;
+        } else if (mark == SG_SLOT_CUT) { /* for a limit that the slow path sees to by now */
+            sg_swap_own(&top[1].slot, SG_SLOT_CUT, sg_frame_uncut(top + 1));
         } else if (!step_up(thread, top, steps, slot)) {
             sg_users_missed(thread, users);
             return 0;

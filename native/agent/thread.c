@@ -62,19 +62,21 @@ void sg_unlock(uint64_t signals)
     sg_signals_restore(signals);
 }
 
-/* Whether a recorder has to take something of a dead thread, or to tell of it, before its entry may be another one's. */
-static int is_recorded(const struct sg_thread *dead)
+/* Notes which recorders have to take what a dead thread has left, or to tell of it, before its entry may be another one's. */
+static int is_awaited(struct sg_shared_thread *dead)
 {
-    const struct sg_shared_thread *shared = &sg_shared_threads[dead - sg_threads];
-    uint64_t lost = shared->missed | shared->dropped | shared->filtered | shared->values_lost;
-    return (sg_registry->live & sg_recorder_bit()) || dead->sequence || lost;
+    int any = 0;
+    for (uint32_t ring = 0; ring < SG_RECORDERS; ring++) {
+        dead->waits[ring] = sg_rings[ring].controller_pid != 0;
+        any |= dead->waits[ring];
+    }
+    return any;
 }
 
 /* A thread is gone: its last records and its blocks become available. Called with the lock held. */
 void sg_thread_reclaim(uint32_t index)
 {
     struct sg_thread *dead = &sg_threads[index];
-    uint32_t state = is_recorded(dead) ? SG_THREAD_DEAD : SG_THREAD_FREE;
     if (dead->magic == SG_THREAD_MAGIC) {
         sg_blocks_reclaim(dead);
         sg_ring_close(dead);
@@ -82,8 +84,9 @@ void sg_thread_reclaim(uint32_t index)
         dead->magic = 0;
     }
     sg_shared_threads[index].ended = sg_ticks();
+    uint32_t state = is_awaited(&sg_shared_threads[index]) ? SG_THREAD_DEAD : SG_THREAD_FREE;
     __atomic_store_n(&sg_shared_threads[index].state, state, __ATOMIC_RELEASE);
-    sg_ring_bell();
+    sg_ring_bells();
 }
 
 static int is_gone(const struct sg_shared_thread *shared)
@@ -173,13 +176,33 @@ static void after_fork(uint32_t pid, struct sg_thread *former)
     lock_word = 0;
     process = pid;
     *unforked = 1;
+    sg_rings_after_fork();
     sg_blocks_after_fork(former);
+}
+
+static uint64_t awaited_by(const struct sg_shared_thread *shared)
+{
+    return __atomic_load_n((const uint64_t *)shared->waits, __ATOMIC_ACQUIRE);
+}
+
+/* A dead thread's entry is free when no recorder waits for it any more. */
+static int claim(struct sg_shared_thread *shared)
+{
+    uint32_t state = __atomic_load_n(&shared->state, __ATOMIC_ACQUIRE);
+    if (state != SG_THREAD_FREE && (state != SG_THREAD_DEAD || awaited_by(shared)))
+        return 0;
+    if (!sg_swap(&shared->state, state, SG_THREAD_DEAD + 1))
+        return 0;
+    if (state == SG_THREAD_FREE || !awaited_by(shared))
+        return 1;
+    __atomic_store_n(&shared->state, SG_THREAD_DEAD, __ATOMIC_RELEASE); /* another thread's meanwhile, which has died, too */
+    return 0;
 }
 
 static uint32_t claim_entry(void)
 {
     for (uint32_t i = 0; i < sg_arena->threads; i++)
-        if (sg_shared_threads[i].state == SG_THREAD_FREE && sg_swap(&sg_shared_threads[i].state, SG_THREAD_FREE, SG_THREAD_DEAD + 1))
+        if (claim(&sg_shared_threads[i]))
             return i + 1;
     return 0;
 }
@@ -197,7 +220,9 @@ struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid)
         sweep_end = claimed;
     struct sg_shared_thread *shared = &sg_shared_threads[claimed - 1];
     struct sg_thread *thread = &sg_threads[claimed - 1];
-    *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid, .freed_seen = ~0u, .position = SG_NO_PLACE};
+    *thread = (struct sg_thread){.shared = shared, .index = claimed - 1, .tid = tid};
+    for (uint32_t ring = 0; ring < SG_RECORDERS; ring++)
+        thread->rings[ring] = (struct sg_ring){.position = SG_NO_PLACE, .freed_seen = ~0u};
     thread->control_block = sg_control_block();
     shared->pid = pid;
     shared->tid = tid;
@@ -214,7 +239,7 @@ struct sg_thread *sg_thread_make(uint32_t pid, uint32_t tid)
     }
     thread->top = sg_block_frames(block - 1);
     thread->magic = SG_THREAD_MAGIC;
-    sg_ring_bell();
+    sg_ring_bells();
     return thread;
 }
 

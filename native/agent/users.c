@@ -14,28 +14,25 @@ void sg_users_start(void)
 {
     sg_registry->epoch = 1;
     sg_registry->next_function = sg_registry->next_cell = 1;
-}
-
-static struct sg_losses *losses(const struct sg_thread *thread, uint32_t user)
-{
-    return &sg_losses[(uint64_t)thread->index * SG_USERS + user];
+    sg_registry->recorders = 1;
 }
 
 /* These users do not get this call. */
 void sg_users_missed(struct sg_thread *thread, uint64_t users)
 {
-    if (users & sg_recorder_bit())
+    uint64_t plain = users & sg_plain_recorder();
+    if (plain)
         thread->shared->missed++;
-    for (users &= ~sg_recorder_bit(); users; users &= users - 1)
-        losses(thread, (uint32_t)__builtin_ctzll(users))->missed++;
+    for (users &= ~plain; users; users &= users - 1)
+        sg_losses_of(thread, (uint32_t)__builtin_ctzll(users))->missed++;
 }
 
-static void count_filtered(struct sg_thread *thread, uint32_t slot)
+void sg_user_filtered(struct sg_thread *thread, uint32_t slot)
 {
-    if (slot)
-        losses(thread, slot)->filtered++;
-    else
+    if (1ull << slot & sg_plain_recorder())
         thread->shared->filtered++;
+    else
+        sg_losses_of(thread, slot)->filtered++;
 }
 
 static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_function *function, uint64_t value)
@@ -50,7 +47,7 @@ static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_f
     }
     uint64_t *cells = first ? sg_cell(thread, first) : 0;
     if (!cells) {
-        losses(thread, slot)->missed++;
+        sg_losses_of(thread, slot)->missed++;
         return;
     }
     sg_add_to_cells(cells, value, histogram || !negative, histogram);
@@ -63,7 +60,7 @@ static void add_call(struct sg_thread *thread, uint32_t slot, const struct sg_fu
     if (cell)
         SG_ADD_TO(cell, 1);
     else
-        losses(thread, slot)->missed++;
+        sg_losses_of(thread, slot)->missed++;
 }
 
 static uint64_t argument(const struct sg_entry_registers *r, uint32_t number)
@@ -118,7 +115,7 @@ static int entry_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
     };
     if (sg_predicate_holds((const struct sg_predicate *)(sg_pool + user->entry_predicate), &input))
         return 1;
-    count_filtered(thread, slot);
+    sg_user_filtered(thread, slot);
     return 0;
 }
 
@@ -141,7 +138,7 @@ int sg_user_exit_holds(struct sg_thread *thread, struct sg_frame *frame, uint32_
     };
     if (sg_predicate_holds((const struct sg_predicate *)(sg_pool + user->exit_predicate), &input))
         return 1;
-    count_filtered(thread, slot);
+    sg_user_filtered(thread, slot);
     return 0;
 }
 
@@ -268,11 +265,11 @@ static inline void leave_one(struct sg_thread *thread, struct sg_frame *frame, u
     }
 }
 
-/* Those of a call's users that have not gone since. */
+/* Those of a call's users that have not gone since, but for recorders: these are taken off calls in flight when they go. */
 static uint64_t still_there(const struct sg_open *open)
 {
     uint64_t users = open->users & sg_registry->live & ~sg_registry->faulted, found = 0;
-    for (uint64_t rest = users & ~sg_recorder_bit(); rest; rest &= rest - 1) {
+    for (uint64_t rest = users & ~sg_registry->recorders; rest; rest &= rest - 1) {
         uint32_t user = (uint32_t)__builtin_ctzll(rest);
         if (is_same(user, open->epoch))
             found |= 1ull << user;
@@ -280,13 +277,13 @@ static uint64_t still_there(const struct sg_open *open)
     return found;
 }
 
-/* Runs the exit sides of all users but the recorder in slot 0, in reverse order. `now`: 0 if none of them looks at the clock. */
+/* Runs the exit sides of all users but recorders, in reverse order. `now`: 0 if none of them looks at the clock. */
 void sg_users_at_return(struct sg_thread *thread, struct sg_frame *frame, uint64_t now, const struct sg_exit_registers *registers)
 {
     struct sg_handling handling;
     struct sg_use use;
     sg_handling_begin(&handling);
-    for (uint64_t there = sg_use_begin(thread, frame->open->users & ~sg_recorder_bit(), frame->slot, &use); there;) {
+    for (uint64_t there = sg_use_begin(thread, frame->open->users & ~sg_registry->recorders, frame->slot, &use); there;) {
         uint32_t slot = last_of(there);
         there &= ~(1ull << slot);
         if (is_same(slot, frame->open->epoch))
@@ -318,5 +315,5 @@ void sg_users_over(struct sg_thread *thread, struct sg_frame *frame)
 void sg_users_unwound(struct sg_thread *thread, const struct sg_frame *frame)
 {
     for (uint64_t users = still_there(frame->open); users; users &= users - 1)
-        losses(thread, (uint32_t)__builtin_ctzll(users))->unwound++;
+        sg_losses_of(thread, (uint32_t)__builtin_ctzll(users))->unwound++;
 }

@@ -5,7 +5,7 @@
  *      gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -Wl,-z,defs -fvisibility=hidden -Inative/include \
  *          -o src/shadowgraph/_native/columns.so native/columns/...c
  *
- * Raw records become calls (decode.c), calls are sorted (sort.c) and written as columns (emit.c, values.c). Columns in
+ * Raw records become calls (decode.c), calls are sorted (sort.c), get the right depths (depths.c) and are written as columns (emit.c, values.c). Columns in
  * order of thread and start are what the analyses read: profile.c, tree.c and replay.c.
  */
 #ifndef SHADOWGRAPH_COLUMNS_H
@@ -61,6 +61,14 @@ SG_EXPORT int64_t sg_split(struct sg_call *calls, int64_t count, int64_t limit, 
                            int64_t *earlier_count);
 SG_EXPORT int64_t sg_sort(const struct sg_call *calls, int64_t count, int64_t others, uint64_t *keys,
                           uint64_t *scratch, uint32_t *order);
+
+struct sg_depths;
+
+SG_EXPORT struct sg_depths *sg_depths_create(void);
+SG_EXPORT void sg_depths_destroy(struct sg_depths *depths);
+SG_EXPORT void sg_depths_clear(struct sg_depths *depths);
+SG_EXPORT int32_t sg_depths_close(struct sg_depths *depths, struct sg_call *calls, const uint32_t *order, int64_t count);
+
 SG_EXPORT int64_t sg_emit(const struct sg_call *calls, const uint32_t *order, int64_t count, uint32_t thread,
                           const struct sg_clock *clock, const struct sg_columns *columns, int64_t *calls_of_function);
 

@@ -13,6 +13,7 @@ import pytest
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import AGENT_PATH, Agent, Settings, inject
+from shadowgraph.agent.rings import Rings
 from shadowgraph.agent.zones import SITE_RETURN, SITE_STRIDE
 from shadowgraph.errors import StartError
 from shadowgraph.target import launch, ptrace
@@ -42,13 +43,14 @@ def agent_of(stopped: Stopped) -> Agent:
 
 def test_the_tables_lie_one_behind_the_other_and_hold_as_many_entries_as_were_asked_for(entered: Stopped) -> None:
     arena = agent_of(entered).arena
-    header = arena.header
+    header, rings = arena.header, Rings(arena, 0)
     assert header["magic"] == layout.ARENA_MAGIC
-    assert [len(table) for table in (arena.threads, arena.segments, arena.chunks)] == [17, 33, 65]
+    assert [len(table) for table in (arena.threads, rings.segments, arena.chunks)] == [17, 33, 65]
     assert len(arena.open_calls) == 65 * layout.BLOCK_FRAMES
-    assert arena.data.shape == (33, 8192)
+    assert rings.data.shape == (33, 8192)
     tables = [
         ("threads_at", 17 * layout.shared_thread_dtype.itemsize),
+        ("rings_at", layout.RECORDERS * layout.rings_dtype.itemsize),
         ("segments_at", 33 * layout.segment_dtype.itemsize),
         ("events_at", int(header["events"]) * layout.event_dtype.itemsize),
         ("chunks_at", 65 * layout.chunk_dtype.itemsize),
@@ -64,25 +66,25 @@ def test_the_tables_lie_one_behind_the_other_and_hold_as_many_entries_as_were_as
 
 
 def test_settings_have_arrived(entered: Stopped) -> None:
-    header = agent_of(entered).arena.header
-    assert (header["policy"], header["segment_size"], header["recording"]) == (layout.POLICY_DROP, 8192, 1)
-    assert header["controller_pid"] == os.getpid()
-    assert header["missed"] == header["dropped"] == header["waiters"] == 0
+    header, rings = agent_of(entered).arena.header, Rings(agent_of(entered).arena, 0).row
+    assert (rings["policy"], rings["segment_size"], rings["recording"]) == (layout.POLICY_DROP, 8192, 1)
+    assert rings["controller_pid"] == os.getpid()
+    assert header["missed"] == header["dropped"] == rings["waiters"] == 0
 
 
 def test_nothing_is_taken_before_a_function_is_called(entered: Stopped) -> None:
     arena = agent_of(entered).arena
     assert not arena.threads["state"].any()
-    assert not arena.segments["state"].any()
+    assert not Rings(arena, 0).segments["state"].any()
     assert not arena.chunks["state"].any()
-    assert not arena.data.any()
+    assert not Rings(arena, 0).data.any()
 
 
 def test_both_sides_see_the_same_memory(entered: Stopped) -> None:
     agent = agent_of(entered)
-    agent.arena.header["bell"] = 12345
+    agent.arena.header["answered"] = 12345
     memory = entered.memory.read(agent.zones["arena"], layout.arena_dtype.itemsize)
-    assert np.frombuffer(memory, layout.arena_dtype)[0]["bell"] == 12345
+    assert np.frombuffer(memory, layout.arena_dtype)[0]["answered"] == 12345
     mapping = next(m for m in read_mappings(entered.pid) if m.start == agent.zones["arena"])
     assert (mapping.inode, mapping.permissions) == (agent.arena.inode, "rw-s")
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from shadowgraph.agent import layout
+from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import StartError
 from shadowgraph.ops import processes
 from shadowgraph.ops.processes import alone_with
+from shadowgraph.ops.recorder_slot import claim_place, give_back_recorder_slot
 from shadowgraph.target import ptrace
 from tests.attach.conftest import built
 from tests.support.attached import Running, attached
@@ -112,13 +115,16 @@ def test_a_process_that_is_traced_already_names_the_tracer() -> None:
         assert running.end() == ["wrong 0 worked 1"]
 
 
-def test_a_process_that_is_being_recorded_already() -> None:
-    with Running([built("attach_busy"), "1", "nap"]) as running, attached(running.pid):
+def test_a_process_that_has_as_many_recorders_as_there_can_be() -> None:
+    with Running([built("attach_busy"), "1", "nap"]) as running, attached(running.pid) as process:
+        places = [claim_place(process.agent, Settings(segments=4)) for _ in range(layout.RECORDERS - 1)]
         ended = attach_to(running.pid)
         assert ended.sentence == (
-            f"process {running.pid} is being recorded by process {os.getpid()} already; end that first"
+            f"{layout.RECORDERS} recorders are in this process, and no more can be; end one of them first"
         )
         assert ended.status == 125
+        for place in places:
+            give_back_recorder_slot(place.agent, place.slot)
 
 
 def test_a_static_program() -> None:

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import shadowgraph as sg
 from shadowgraph import live
 from shadowgraph.errors import StartError, UsageError
 from tests.support.attached import Running
+from tests.support.live import started, until
 from tests.support.manners import program, usual_environment
 
 SOURCE = """
@@ -88,6 +91,7 @@ def test_several_controllers_have_hooked_what_they_want_before_the_first_call() 
 
 _KILLED = """
 import sys, time
+import shadowgraph as sg
 from shadowgraph import live
 target = live.attach(int(sys.argv[1]))
 counter = target.register(live.Counter(["libz*!*"]))
@@ -157,3 +161,17 @@ def test_what_was_counted_before_an_exec_stays_and_that_is_said() -> None:
         assert counter.counts() == {"live_later!step": 1}
         assert [row["state"] for row in target.users] == ["on"]
         assert running.end() == ["OK"]
+
+
+def test_a_recording_and_a_counter_both_have_the_first_call(tmp_path: Path) -> None:
+    with Running([program("live_later")]) as running, live.attach(running.pid) as target:
+        counter = target.register(live.Counter([PATTERN]))
+        recording = started("record", "--pid", str(running.pid), "-o", str(tmp_path / "run.sgt"), "-f", PATTERN)
+        until(lambda: sum(row["state"] == "on" for row in target.users) == 2)
+        assert running.say("load") == "done"
+        assert running.say("call") == "done"
+        assert calls(counter) == 4
+        assert running.end() == ["OK"]
+        _, errors = recording.communicate(timeout=60)
+        assert recording.returncode == 0, errors
+    assert len(sg.open(tmp_path / "run.sgt").calls) == 4

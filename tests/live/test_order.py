@@ -46,13 +46,14 @@ def test_users_that_come_and_go_during_a_call_change_nothing_of_its_order(at_ent
     waiting = {"waits_at_entry": 2 if at_entry else 0, "waits_at_exit": 0 if at_entry else 3}
     with Running([program("live_log")], ready=None) as running, live.attach(running.pid) as target:
         others = [target.register(live.Totals(["logged"])) for _ in range(layout.USERS - 3)]
-        for other in (others.pop(5), others.pop(20), others.pop(20)):
-            other.unregister()
         users = []
         for number in (1, 2, 3, 4):
             source = _HANDLERS.format(user=number, **waiting)
             user = live.Ops(["logged"], source=source, entry="on_entry", exit="on_exit", data_size=8)
             users.append(target.register(user))
+            if number == 1:
+                for other in (others.pop(5), others.pop(20), others.pop(20)):
+                    other.unregister()  # the next ones get their slots
         slots = [user._registered_place().slot for user in users]
         assert slots != sorted(slots), "the order is not that of the slots"
         assert running.process.stdin is not None and running.process.stdout is not None

@@ -14,9 +14,9 @@ from iced_x86 import Decoder
 from shadowgraph import live
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.agent.inject import Settings
 from shadowgraph.agent.registry import Registry, UserRow
+from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.agent.zones import SITE_STRIDE, Zone
 from shadowgraph.ops import entering
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
@@ -140,7 +140,7 @@ def test_the_trace_is_right_on_the_ways_of_other_users(kind: str) -> None:
         with registry.locked():
             if kind.startswith("recorder"):
                 row = UserRow(layout.USER_RECORDER, "record", at_exit=True, is_timed=True, is_simple=True)
-                registry.add(row, numbers, slot=RECORDER_SLOT)
+                registry.add(row, numbers, slot=RECORDER_SLOTS[0])
             else:
                 agent.arena.functions["users"][numbers] = 0
             for user in USERS[kind]:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
+from shadowgraph.agent.rings import Rings
 from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave
 from shadowgraph.ops.processes import runs
-from shadowgraph.ops.recorder_slot import give_back_recorder_slot
+from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
@@ -120,18 +121,15 @@ def attached(pid: int, selection: Selection | None = None, settings: Settings = 
     try:
         yield process
     finally:
-        header = process.agent.arena.header
-        give_back_recorder_slot(process.agent)
+        end_recorder(process.agent, process.slot)
         if runs(pid):
             leave(pid)
-        header["recording"] = 0
-        header["controller_pid"] = 0
-        process.agent.arena.answer()
+        give_back_recorder_slot(process.agent, process.slot)
 
 
 def recorded_calls(process: EnteredProcess) -> int:
     """How many records a process has written, or dropped since its rings were full."""
     arena = process.agent.arena
-    words = arena.data.reshape(-1).view("u8").reshape(-1, 2)
+    words = Rings(arena, process.slot).data.reshape(-1).view("u8").reshape(-1, 2)
     written = int(((words[:, 1] & 0xFFFFFF) != 0).sum())
     return written + int(arena.threads["dropped"].sum()) + int(arena.header["dropped"])

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from shadowgraph.agent import hooks
-from shadowgraph.agent.entries import set_recorder
 from shadowgraph.agent.inject import Agent
+from shadowgraph.agent.registry import Registry
 from shadowgraph.image import lookup_dynamic, open_image, read_functions, read_unwind_table
 from shadowgraph.patch import ModulePlan, encode_thunks, thunk_space
 from shadowgraph.patch.thunk_object import build_thunk_object, lay_out
@@ -44,7 +44,7 @@ class ObjectHooks:
             plan, request.rows, bias, place.thunk_base, agent.zones["functions"], request.ids, request.flags
         )
         block.records["variant"] = request.variants
-        set_recorder(block.records, agent.zones)
+        hooks.set_recorder(block.records, 0)
         image = open_image(module.opened)
         functions = read_functions(image)
         names = [functions.name(row) for row in block.chosen.tolist()]
@@ -55,6 +55,7 @@ class ObjectHooks:
         refused = {int(request.rows[row]): hooks.Reason.OUT_OF_REACH for row in block.out_of_reach}
         placed = hooks.Hooks(module, block, place.thunk_base, agent.zones["functions"], refused)
         agent.arena.functions[block.records["id"]] = block.records
+        Registry(agent.arena, agent.zones).lead(block.records["id"])
         hooks.write_jumps(thread.memory, placed)
         return placed
 

@@ -6,7 +6,8 @@
  *     0               ┌──────────────────────────┐
  *                     │ struct sg_arena          │ settings, doorbells
  *     threads_at      │ struct sg_shared_thread[]│ who records, and what was lost
- *     segments_at     │ struct sg_segment[]      │ whose is which ring segment
+ *     rings_at        │ struct sg_rings[]        │ what each recorder records into, and how
+ *     segments_at     │ struct sg_segment[]      │ whose is which ring segment, of the first recorder's
  *     events_at       │ struct sg_event[]        │ what the agent asks of the controller
  *     chunks_at       │ struct sg_chunk[]        │ whose is which piece of the table of open calls
  *     open_at         │ struct sg_open[]         │ SG_BLOCK_FRAMES open calls for each chunk
@@ -17,8 +18,11 @@
  *     pages_at        │ struct sg_page[]         │ whose is which page of cells
  *     cells_at        │ cells                    │ SG_PAGE_CELLS for each page
  *     pool_at         │ predicates, ranks        │ SG_POOL_SIZE bytes that the controllers give to users
- *     data_at         │ records                  │ SG segment_size bytes for each segment
- *                     └──────────────────────────┘
+ *     values_at       │ uint32_t[], sg_values[]  │ what the first recorder captures, if it does
+ *     data_at         │ records                  │ segment_size bytes for each segment
+ *     size            ├──────────────────────────┤
+ *                     │ segments, values, data   │ of each recorder that has come later: controllers make the file longer,
+ *                     └──────────────────────────┘ and each process maps that part when it first records for it (rings.c)
  */
 #ifndef SHADOWGRAPH_ARENA_H
 #define SHADOWGRAPH_ARENA_H
@@ -37,30 +41,56 @@
 struct sg_arena {
     uint64_t magic;
     uint64_t size;
-    uint64_t threads_at, segments_at, events_at, chunks_at, open_at, functions_at, data_at; /* offsets from the start */
-    uint64_t addresses_at, registry_at, losses_at, pages_at, cells_at, pool_at;
-    uint32_t threads, segments, events, chunks;                                            /* how many */
+    uint64_t threads_at, rings_at, segments_at, events_at, chunks_at, open_at, functions_at, data_at; /* offsets from the start */
+    uint64_t addresses_at, registry_at, losses_at, pages_at, cells_at, pool_at, values_at;
+    uint32_t threads, segments, events, chunks; /* how many */
     uint32_t segment_size;
+    uint32_t answered;       /* futex: a controller adds one when it has answered an event */
+    uint64_t tick_base;      /* rdtsc when the first recording began; starts count from here */
+    uint32_t askers;         /* threads sleeping on answered */
+    uint32_t page_end;       /* no page of cells has been used there or beyond */
+    uint32_t bell;           /* futex: the agent adds one when it asks something; recorders have bells of their own */
+    uint32_t waiting;        /* a controller sleeps on the bell */
+    uint64_t missed;         /* calls missed by threads that have no entry in the table */
+    uint64_t dropped;        /* records dropped for the same reason */
+    uint64_t reserved[3];
+};
+
+/*
+ * Recorders, up to so many at once. Each has one of the slots that SG_RING_OF_SLOT tells: the first one, which the plain
+ * paths of the agent serve, or one of the last.
+ */
+#define SG_RECORDERS 8
+#define SG_RECORDER_SLOTS 0xfe00000000000001ull
+
+/*
+ * What one recorder records into, and how: for each slot that it may have, found by the number of its rings (0 for slot 0,
+ * SG_USERS - slot for the last ones). A recorder has all of its rings for itself; who comes later gets them with another
+ * generation.
+ */
+struct sg_rings {
+    uint64_t generation;     /* how many recorders have had them */
+    uint64_t at, size;       /* the part of the arena's file that is theirs */
+    uint64_t segments_at, values_at, data_at; /* from the start of the file; values_at 0: nothing is captured */
+    uint32_t segments, segment_size;
     uint32_t policy;
-    uint64_t tick_base;      /* rdtsc when the recording began; starts count from here */
     uint32_t recording;      /* 0: calls are not recorded any more (size limit reached, controller gone): dropped */
-    uint32_t controller_pid; /* 0: nobody */
+    uint32_t controller_pid; /* 0: nobody has them, or wants to know of threads and events */
     uint32_t heartbeat;      /* the controller adds one at least every 100 ms */
     uint32_t bell;           /* futex: the agent adds one when there is something to look at */
     uint32_t waiting;        /* the controller sleeps on the bell */
-    uint32_t freed;          /* futex: the controller adds one when it has freed segments or answered an event */
+    uint32_t freed;          /* futex: the controller adds one when it has freed segments */
     uint32_t waiters;        /* threads sleeping on freed */
+    uint32_t depth_limit;    /* 0: none; where the plain paths do not see to it */
     uint32_t unused;
-    uint64_t missed;         /* calls missed by threads that have no entry in the table */
-    uint64_t dropped;        /* records dropped for the same reason */
-    uint32_t page_end;       /* no page of cells has been used there or beyond */
-    uint32_t unused2;
-    uint64_t reserved[4];
+    uint64_t minimal_ticks;  /* shorter calls are filtered; as above */
+    uint64_t value_count;    /* how many struct sg_values there are */
+    uint64_t reserved[3];
 };
 
 #define SG_THREAD_FREE 0
 #define SG_THREAD_LIVE 1
-#define SG_THREAD_DEAD 2 /* the recorder takes what is left and sets it free; without one it is free at once */
+#define SG_THREAD_DEAD 2 /* recorders take what is left, and the last one sets it free; without any it is free at once */
 
 struct sg_shared_thread {
     uint32_t state;
@@ -76,7 +106,8 @@ struct sg_shared_thread {
     uint64_t inside_stack;   /* where on its stack it does */
     uint64_t busy;           /* the users for whom it does something right now, a bit for each slot */
     uint64_t busy_stack;     /* where on its stack it began to */
-    uint64_t reserved[2];
+    uint8_t waits[SG_RECORDERS]; /* once it is dead: 1 for each recorder that has something to take of it yet */
+    uint64_t reserved;
 };
 
 #define SG_SEGMENT_FREE 0
@@ -96,7 +127,6 @@ struct sg_segment {
 #define SG_EVENT_FREE 0
 #define SG_EVENT_CLAIMED 1
 #define SG_EVENT_ASKED 2
-#define SG_EVENT_ANSWERED 3
 
 #define SG_EVENT_EXEC 1        /* about to replace the program: seize me. arguments: SG_EXEC_..., the function's first two */
 #define SG_EVENT_EXEC_FAILED 2 /* no longer */
@@ -106,7 +136,11 @@ struct sg_event {
     uint32_t state;
     uint32_t kind;
     uint32_t pid, tid;
-    uint64_t arguments[5];
+    uint64_t arguments[4];
+    uint64_t followed_by; /* SG_EVENT_EXEC: the controller that has seized the thread, and enters the new program */
+    uint32_t heartbeat[SG_USERS]; /* of each user that is waited for, as it was seen last, */
+    uint8_t still[SG_USERS]; /* and in how many looks it has been the same */
+    uint8_t waits[SG_USERS]; /* 1 for each user that has not answered yet */
 };
 
 struct sg_chunk {
@@ -125,6 +159,7 @@ struct sg_open {
 #define SG_OPEN_VALUES 0x4000000000000000ull /* values have been captured at the entry */
 #define SG_OPEN_USERS 0x2000000000000000ull  /* the members users and epoch hold */
 #define SG_OPEN_MEASURED 0x1000000000000000ull /* there is one, and it measures (struct sg_registry) */
+#define SG_OPEN_RECORDERS 0x0800000000000000ull /* as SG_OPEN_USERS, and all of them are recorders that the plain paths can serve */
 #define SG_OPEN_MARKS 0xffffffffff000000ull
 
 #define SG_FUNCTIONS (1 << 19) /* functions that can be hooked in one process; memory is touched for those that are */
@@ -142,7 +177,7 @@ struct sg_function {
     uint64_t users[2]; /* who wants its calls, a bit for each slot; which of the two counts, sg_registry.side tells */
     uint32_t cell;     /* number of its counter, 1 to SG_COUNTER_CELLS - 1; 0: none yet */
     uint32_t variant;  /* SG_FLAG_EXEC: which of the exec functions (SG_EXEC_...) */
-    uint64_t values;   /* address of a struct sg_values, or 0 */
+    uint64_t recorders; /* where recorders alone want its calls: who they are, for the entry path that serves several */
     uint64_t callers;  /* which of the users want only calls that come from the executable */
 };
 
@@ -151,7 +186,7 @@ struct sg_function {
 #define SG_EXEC_FEXECVE 2  /* (file, arguments, environment) */
 
 #define SG_FLAG_CALLER 1 /* trace only calls that come from the executable */
-#define SG_FLAG_VALUES 2 /* capture arguments or results */
+#define SG_FLAG_VALUES 2 /* a recorder captures arguments or results */
 #define SG_FLAG_EXEC 4   /* an exec function: ask the controller before it runs; not recorded by itself */
 #define SG_FLAG_LOADED 8 /* the loader's debug notification */
 #define SG_FLAG_SILENT 16 /* hooked for our own needs alone: never recorded */
@@ -185,10 +220,12 @@ struct sg_value {
 
 #define SG_VALUES_LIMIT 20
 
+/* At values_at of a recorder's rings lies, by the numbers of functions, uint32_t[SG_FUNCTIONS]: which of these, from 1 on. */
 struct sg_values {
     uint32_t entry, at_return; /* how many items of each */
     struct sg_value items[SG_VALUES_LIMIT];
 };
+#define SG_VALUES_SIZE ((4 + 48) * SG_FUNCTIONS)
 
 /*
  * What a controller has put into a process, so that it or any other one can take it out again: written by controllers
@@ -223,14 +260,12 @@ struct sg_kept {
 
 /* Settings and results of the agent, written into its data before sg_start is called. */
 struct sg_settings {
-    uint32_t policy;
     uint32_t segment_size;
     uint32_t segments;
     uint32_t threads;
     uint32_t chunks;
-    uint32_t controller_pid;
     uint64_t caller_low, caller_size; /* text of the executable */
-    uint64_t minimal_ticks;           /* shorter calls are filtered */
+    uint64_t minimal_ticks;           /* shorter calls are filtered by the plain paths */
     uint32_t depth_limit;             /* 0: none */
     uint32_t frame_limit;             /* 0: the whole pool; tests use a small one */
     uint32_t capture;                 /* values will be captured */
@@ -245,7 +280,7 @@ struct sg_settings {
     uint64_t resolver; /* uint64_t (*)(uint64_t slot): where the true return address of a slot is */
     uint64_t enter, enter_end, enter_aside, enter_aside_end;
     uint64_t enter_from_caller, enter_for_true_return, enter_general; /* see paths.S */
-    uint64_t enter_count, enter_count_and_record, enter_measure;
+    uint64_t enter_count, enter_count_and_record, enter_measure, enter_recorders;
     uint64_t leave, leave_end, leave_aside, leave_aside_end;
     uint64_t sites, frames, frame_count;
     uint64_t functions;   /* struct sg_function[SG_FUNCTIONS]: mapped once more at an address that stays when the arena is renewed */

@@ -53,6 +53,8 @@ struct sg_user {
     uint64_t events;         /* handler: place of its struct sg_event_ring in the pool, or 0 */
     uint64_t instances_at;   /* handler: place of its struct sg_instances in the pool, or 0 */
     uint32_t instances, instance_size; /* how many there are, of so many bytes each */
+    uint32_t heartbeat;      /* the controller of a user that answers events adds one at least every 100 ms */
+    uint32_t unused;
     char name[32];
     char filter[96];
 };
@@ -71,10 +73,11 @@ struct sg_user {
 #define SG_USER_LEFT 0x40000000u
 
 /*
- * flags: wants functions of libraries that are loaded later. A thread that loads one goes on when the controllers of all such
- * users have hooked what they want of it: the first argument of its event has a bit for each slot that has been served.
+ * flags: answers events (struct sg_event): wants functions of libraries that are loaded later, or to go along when the process
+ * executes another program. A thread that does so goes on when all such users have seen to it.
  */
 #define SG_USER_FOLLOWS 0x20000000u
+#define SG_USER_FOLLOWS_EXEC 0x10000000u
 
 /* What a user has been given after its registration: cells, and this place in the pool, with a table of cells behind it. */
 struct sg_user_part {
@@ -126,6 +129,8 @@ struct sg_registry {
     uint64_t with_data;   /* users that keep something from entry to exit */
     uint64_t conditional; /* users with a predicate */
     uint64_t counters;    /* counters without a condition: they share one cell of each function, struct sg_function's */
+    uint64_t recorders;   /* those of the slots for recorders (arena.h) that have, or had last, a recorder */
+    uint64_t limited;     /* recorders with a limit of depth or time that the plain paths do not see to */
     uint64_t epochs[SG_USERS];
     uint8_t order[SG_USERS]; /* slots in the order of registration, for controllers; the agent goes by the epochs */
     uint32_t next_function;  /* the first number that no function has yet */
@@ -167,7 +172,7 @@ struct sg_page {
 #define SG_CELL_BUCKETS 4
 #define SG_BUCKET_BITS 3 /* eight buckets to a power of two; values below sixteen have one each */
 
-/* What users have lost, thread by thread and user by user; for the recorder in slot 0 see struct sg_shared_thread. */
+/* What users have lost, thread by thread and user by user; of a recorder in slot 0 see struct sg_shared_thread. */
 struct sg_losses {
     uint64_t missed;   /* calls that were theirs, but could not be served */
     uint64_t dropped;  /* no room for the record */

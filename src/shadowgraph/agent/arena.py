@@ -7,9 +7,12 @@ instructions only while we merely read it, and x86 keeps the order of stores.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +46,8 @@ class Arena:
 
     def __init__(self, file: int) -> None:
         self.file = file
-        self.mutex = threading.RLock()  # of those threads of ours that change the registry
+        self._lock = threading.RLock()
+        self._holds = 0
         status = os.fstat(file)
         self.inode = status.st_ino
         try:
@@ -62,7 +66,8 @@ class Arena:
             return data[start : start + int(header[count]) * each * dtype.itemsize].view(dtype)
 
         self.threads = table("threads_at", "threads", layout.shared_thread_dtype)
-        self.segments = table("segments_at", "segments", layout.segment_dtype)
+        start = int(header["rings_at"])
+        self.rings = data[start : start + layout.RECORDERS * layout.rings_dtype.itemsize].view(layout.rings_dtype)
         self.events = table("events_at", "events", layout.event_dtype)
         self.chunks = table("chunks_at", "chunks", layout.chunk_dtype)
         self.open_calls = table("open_at", "chunks", layout.open_dtype, layout.BLOCK_FRAMES)
@@ -82,10 +87,7 @@ class Arena:
         self.cells = self.cells.reshape(layout.PAGES, layout.PAGE_CELLS)
         start = int(header["pool_at"])
         self.pool = data[start : start + layout.POOL_SIZE]
-        self.segment_size = int(header["segment_size"])
-        start = int(header["data_at"])
-        self.data = data[start : start + self.segment_size * len(self.segments)].reshape(-1, self.segment_size)
-        self._base = int(data.ctypes.data)
+        self.bytes = data
 
     def __del__(self) -> None:
         os.close(self.file)
@@ -96,31 +98,65 @@ class Arena:
         if _fallocate(self.file, _KEEP_SIZE | _PUNCH_HOLE, place, size) != 0:
             self.pool[at : at + size] = 0
 
-    def beat(self) -> None:
-        """Tell waiting threads that we live."""
-        self.header["heartbeat"] += 1
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only one of all controllers, and of our threads. The lock, on the file, ends with who holds it."""
+        with self._lock:
+            if self._holds == 0:
+                fcntl.flock(self.file, fcntl.LOCK_EX)
+            self._holds += 1
+            try:
+                yield
+            finally:
+                self._holds -= 1
+                if self._holds == 0:
+                    fcntl.flock(self.file, fcntl.LOCK_UN)
 
-    def answer(self) -> None:
-        """Wake whoever waits for free segments or for an answer."""
-        self.header["freed"] += 1
-        if self.header["waiters"]:
-            self._futex("freed", _FUTEX_WAKE, 0x7FFFFFFF, None)
+    def asked(self, slots: Iterable[int], kinds: Iterable[int]) -> list[np.void]:
+        """The events of these kinds (SG_EVENT_...) that wait for any of these users."""
+        waits = self.events["waits"][:, list(slots)].any(axis=1)
+        asked = (self.events["state"] == layout.EVENT_ASKED) & np.isin(self.events["kind"], list(kinds))
+        return [self.events[index] for index in np.flatnonzero(asked & waits).tolist()]
 
-    def wake(self) -> None:
-        """End a wait of ours that goes on in another thread."""
-        self._futex("bell", _FUTEX_WAKE, 0x7FFFFFFF, None)
+    def answer(self, event: np.void, slot: int) -> None:
+        """The user of a slot has seen to an event; its thread goes on when all have that it waits for."""
+        event["waits"][slot] = 0
+        self._wake_askers()
+
+    def answer_all(self, slot: int) -> None:
+        """Nobody is to wait for the user of a slot any more."""
+        if self.events["waits"][:, slot].any():
+            self.events["waits"][:, slot] = 0
+            self._wake_askers()
+
+    def beat(self, slot: int) -> None:
+        """Tell threads that wait for the user of a slot that its controller lives."""
+        self.registry["users"]["heartbeat"][slot] += 1
 
     def wait(self, seconds: float, seen: int) -> None:
-        """Sleep until the agent rings (the bell is not ``seen`` any more) or the time is over."""
+        """Sleep until the agent asks something (its bell is not ``seen`` any more) or the time is over."""
         self.header["waiting"] = 1
         if int(self.header["bell"]) == seen:
-            nanoseconds = int(seconds * 1e9)
-            self._futex("bell", _FUTEX_WAIT, seen, _TimeSpec(nanoseconds // 10**9, nanoseconds % 10**9))
+            self.sleep(self.header, "bell", seen, seconds)
         self.header["waiting"] = 0
 
-    def _futex(self, word: str, operation: int, value: int, timeout: _TimeSpec | None) -> None:
-        fields = layout.arena_dtype.fields
+    def _wake_askers(self) -> None:
+        self.header["answered"] += 1
+        if self.header["askers"]:
+            self.wake_all(self.header, "answered")
+
+    def wake_all(self, row: np.void, word: str) -> None:
+        """Wake who sleeps on a word of a row of the arena's."""
+        self._futex(row, word, _FUTEX_WAKE, 0x7FFFFFFF, None)
+
+    def sleep(self, row: np.void, word: str, seen: int, seconds: float) -> None:
+        """Sleep on a word of a row, if it is still as it was ``seen``, until it is woken or the time is over."""
+        nanoseconds = int(seconds * 1e9)
+        self._futex(row, word, _FUTEX_WAIT, seen, _TimeSpec(nanoseconds // 10**9, nanoseconds % 10**9))
+
+    def _futex(self, row: np.void, word: str, operation: int, value: int, timeout: _TimeSpec | None) -> None:
+        fields = row.dtype.fields
         assert fields is not None
-        address = self._base + fields[word][1]
+        address = int(row.__array_interface__["data"][0]) + fields[word][1]
         pointer = ctypes.byref(timeout) if timeout is not None else None
         _syscall(_SYS_FUTEX, ctypes.c_void_p(address), operation, ctypes.c_uint32(value), pointer, None, 0)

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.arena import Arena
-from shadowgraph.agent.entries import set_entries, set_recorder
 from shadowgraph.agent.exchange import Exchange
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.kept import keep, tables_of
+from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.rings import Rings
 from shadowgraph.agent.trampolines import (
     Surroundings,
     map_trampolines,
@@ -27,7 +27,7 @@ from shadowgraph.target.memory import Mapping, Memory, find_gap, read_mappings
 from shadowgraph.target.modules import Module
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["Hooks", "Jumps", "Placed", "Request", "hook", "lay_out", "restore", "write_jumps"]
+__all__ = ["Hooks", "Jumps", "Placed", "Request", "hook", "lay_out", "restore", "set_recorder", "write_jumps"]
 
 _PAGE = 4096
 _SYS_MMAP, _SYS_MPROTECT, _SYS_MUNMAP = 9, 10, 11
@@ -40,9 +40,8 @@ _PRIVATE_ANONYMOUS_FIXED = _PRIVATE_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 class Request:
     """Rows of a plan to hook, with the id, flags and variant that go into each one's function record.
 
-    ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls. ``recorded``:
-    they get the recorder for a user at once, ``conditional``: one with a condition; else they have none until somebody
-    registers.
+    ``values`` maps an index into ``rows`` to the struct sg_values that says what to capture of its calls. ``recorder``:
+    they get the recorder in this slot for a user at once; else they have none until somebody registers.
     """
 
     rows: npt.NDArray[np.int64]
@@ -50,8 +49,7 @@ class Request:
     flags: npt.NDArray[np.int64]
     variants: npt.NDArray[np.int64]
     values: dict[int, bytes] = field(default_factory=dict)
-    recorded: bool = True
-    conditional: bool = False
+    recorder: int | None = 0
 
     def without(self, left_out: npt.NDArray[np.bool_]) -> Request:
         """The request less those rows that a mask says."""
@@ -91,7 +89,7 @@ def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, requ
     placed.map(thread)
     placed.map_way_back(thread)
     placed.fill(thread.memory)
-    placed.fill_records(agent.arena)
+    placed.fill_records(agent)
     write_jumps(thread.memory, placed.hooks)
     return placed.hooks
 
@@ -100,16 +98,16 @@ def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, requ
 class Placed:
     """What is to be written for the hooks of a module, beside the jumps, and where.
 
-    ``mappings`` are all that it takes. ``values`` says what to capture, and where that lies. ``patches`` and ``moves``
-    are the way back (agent/kept.py); where they lie is known once they are mapped.
+    ``mappings`` are all that it takes. ``recorder`` and ``values`` are those of the request, the latter by function
+    number. ``patches`` and ``moves`` are the way back (agent/kept.py); where they lie is known once they are mapped.
     """
 
     hooks: Hooks
     plan: ModulePlan
     bias: int
     size: int
-    code_size: int
-    values: tuple[int, bytes]
+    recorder: int | None
+    values: dict[int, bytes]
     patches: npt.NDArray[np.void]
     moves: npt.NDArray[np.void]
     kept_at: int
@@ -122,7 +120,7 @@ class Placed:
         got = thread.system_call(_SYS_MMAP, base, self.size, _READ | _WRITE, _PRIVATE_ANONYMOUS_FIXED, -1, 0)
         if got != base:
             raise StartError(f"{module.path}: memory for its thunks was not mapped where it was asked for")
-        thread.system_call(_SYS_MPROTECT, base, self.code_size, _READ | _EXEC)
+        thread.system_call(_SYS_MPROTECT, base, self.size, _READ | _EXEC)
         try:
             map_trampolines(thread, self.plan, self.bias)
         except FileExistsError:
@@ -147,7 +145,6 @@ class Placed:
     def fill(self, memory: Memory) -> None:
         """Write everything, and note in the process what takes it out again. Threads may run."""
         thunks = self.hooks.thunks
-        memory.write(*self.values)
         memory.write(self.hooks.thunk_base, thunks.code)
         memory.write(self.tables, self.patches.tobytes() + self.moves.tobytes())
         returned_into = bool((self.plan.flags[thunks.chosen] & np.uint16(PlanFlag.REAL_CALL)).any())
@@ -166,14 +163,20 @@ class Placed:
             },
         )
 
-    def fill_records(self, arena: Arena) -> None:
+    def fill_records(self, agent: Agent) -> None:
         """Write the function records, before anything leads to them."""
-        thunks = self.hooks.thunks
+        thunks, arena = self.hooks.thunks, agent.arena
         numbers = thunks.records["id"]
+        others = ~np.uint64(0 if self.recorder is None else 1 << self.recorder)
+        if (arena.functions["users"][numbers] & others).any():
+            raise StartError(f"{self.hooks.module.path}: its functions' numbers are in use by others in this process")
+        if self.recorder is not None and self.values:
+            Rings(arena, self.recorder).put_values(self.values)
         arena.functions[numbers] = thunks.records
         arena.addresses[numbers] = self.plan.patch_address[thunks.chosen] + np.uint64(self.bias)
         if len(numbers):
             arena.registry["next_function"] = max(int(arena.registry["next_function"]), int(numbers.max()) + 1)
+        Registry(arena, agent.zones).lead(numbers)
 
 
 def lay_out(
@@ -188,28 +191,33 @@ def lay_out(
     """Make everything for the hooks of a module, for places that are free in these mappings; touches nothing."""
     plan, request, unlawful = _adapt(plan, request, bias, read_surroundings(pid, pid, mappings))
     trampolines = [Mapping(start, start + size, "r-xp", 0, "") for start, size in trampoline_pages(plan, bias)]
-    code_size = _pages(thunk_space(plan, request.rows))
-    values = b"".join(request.values.values())
-    size = code_size + _pages(len(values))
+    size = _pages(thunk_space(plan, request.rows))
     taken = sorted([*mappings, *trampolines], key=lambda mapping: mapping.start)
     base = find_gap(taken, module.low, module.high, size)
     if base is None:
         raise StartError(f"{module.path}: no free memory for {size} bytes of thunks within 2 GiB of it")
     thunks = encode_thunks(plan, request.rows, bias, base, zones["functions"], request.ids, request.flags)
     thunks.records["variant"] = request.variants
-    values_at = base + code_size
-    for number, index in enumerate(request.values):
+    values = {}
+    for index, items in request.values.items():
         thunks.records["flags"][index] |= layout.FLAG_VALUES | layout.FLAG_VECTORS
-        thunks.records["values"][index] = values_at + number * layout.values_dtype.itemsize
-    if request.recorded:
-        set_recorder(thunks.records, zones, conditional=request.conditional)
-    else:
-        set_entries(thunks.records, zones, armed=0, counters=0, measures=0, recorder=True)
+        values[int(request.ids[index])] = items
+    if request.recorder is not None:
+        set_recorder(thunks.records, request.recorder)
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
     hooks = Hooks(module, thunks, base, zones["functions"], refused)
     patches, moves = tables_of(thunks)
     own = [Mapping(base, base + size, "r-xp", 0, ""), *trampolines]
-    return Placed(hooks, plan, bias, size, code_size, (values_at, values), patches, moves, zones["kept"], own)
+    what = (request.recorder, values, patches, moves)
+    return Placed(hooks, plan, bias, size, *what, zones["kept"], own)
+
+
+def set_recorder(records: npt.NDArray[np.void], slot: int) -> None:
+    """Make the recorder in a slot the user of all functions that are not hooked for the agent's own needs alone."""
+    bit = np.uint64(1 << slot)
+    traced = records["flags"] & layout.FLAG_SILENT == 0
+    records["users"] = np.where(traced, bit, np.uint64(0))[:, None]
+    records["callers"] = np.where(traced & (records["flags"] & layout.FLAG_CALLER != 0), bit, np.uint64(0))
 
 
 def _adapt(

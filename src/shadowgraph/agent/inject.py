@@ -48,7 +48,7 @@ _FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what seccomp filters a
 
 @dataclass(frozen=True)
 class Settings:
-    """What the agent is told at its start; see struct sg_settings in native/include/shadowgraph/arena.h."""
+    """How to record, and what the agent is told at its start: see struct sg_settings and struct sg_rings in arena.h."""
 
     policy: int = layout.POLICY_BLOCK
     segment_size: int = 128 << 10
@@ -103,9 +103,8 @@ def start(
     """Bring a loaded agent to life: sg_start the first time, sg_renew in a process where it has been used before."""
     memory = thread.memory
     block = np.zeros(1, layout.settings_dtype)
-    for name in Settings.__dataclass_fields__:
+    for name in set(Settings.__dataclass_fields__) & set(block.dtype.names or ()):
         block[name] = getattr(settings, name)
-    block["controller_pid"] = os.getpid()
     block["caller_low"], block["caller_size"] = caller_low, caller_size
     block["main_stack_end"] = next((m.end for m in read_mappings(memory.pid) if m.path == "[stack]"), 0)
     where = module.base + _symbol(module, "sg_settings")

@@ -9,6 +9,8 @@ BLOCK_FRAMES = 32
 POLICY_BLOCK = 0
 POLICY_DROP = 1
 POLICY_OVERWRITE = 2
+RECORDERS = 8
+RECORDER_SLOTS = 0xFE00000000000001
 THREAD_FREE = 0
 THREAD_LIVE = 1
 THREAD_DEAD = 2
@@ -19,7 +21,6 @@ SEGMENT_KEPT = 3
 EVENT_FREE = 0
 EVENT_CLAIMED = 1
 EVENT_ASKED = 2
-EVENT_ANSWERED = 3
 EVENT_EXEC = 1
 EVENT_EXEC_FAILED = 2
 EVENT_LOADED = 3
@@ -27,6 +28,7 @@ OPEN_SLOW = 0x8000000000000000
 OPEN_VALUES = 0x4000000000000000
 OPEN_USERS = 0x2000000000000000
 OPEN_MEASURED = 0x1000000000000000
+OPEN_RECORDERS = 0x800000000000000
 OPEN_MARKS = 0xFFFFFFFFFF000000
 FUNCTIONS = 0x80000
 FUNCTION_RECORD_SIZE = 64
@@ -52,6 +54,7 @@ STRING_BAD = 2
 STRING_LIMIT = 128
 PLACE_STACK = 128
 VALUES_LIMIT = 20
+VALUES_SIZE = 0x1A00000
 KEPT_LIMIT = 4096
 KEPT_RETURNED_INTO = 1
 KEPT_TAKEN_OUT = 2
@@ -96,6 +99,7 @@ VALUE_ARGUMENT = 2
 USER_ENDED = 0x80000000
 USER_LEFT = 0x40000000
 USER_FOLLOWS = 0x20000000
+USER_FOLLOWS_EXEC = 0x10000000
 USER_VECTORS = 1
 USER_SEES_VECTORS = 2
 DATA_LIMIT = 1024
@@ -212,6 +216,8 @@ user_dtype = np.dtype(
             "instances_at",
             "instances",
             "instance_size",
+            "heartbeat",
+            "unused",
             "name",
             "filter",
         ],
@@ -239,6 +245,8 @@ user_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u4",
+            "<u4",
             "<u4",
             "<u4",
             "S32",
@@ -271,9 +279,11 @@ user_dtype = np.dtype(
             160,
             164,
             168,
-            200,
+            172,
+            176,
+            208,
         ],
-        "itemsize": 296,
+        "itemsize": 304,
     }
 )
 
@@ -318,6 +328,8 @@ registry_dtype = np.dtype(
             "with_data",
             "conditional",
             "counters",
+            "recorders",
+            "limited",
             "epochs",
             "order",
             "next_function",
@@ -340,6 +352,8 @@ registry_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u8",
             ("<u8", (64,)),
             ("<u1", (64,)),
             "<u4",
@@ -350,8 +364,8 @@ registry_dtype = np.dtype(
             "<u8",
             (user_dtype, (64,)),
         ],
-        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 592, 656, 660, 664, 672, 680, 688, 696],
-        "itemsize": 19640,
+        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 608, 672, 676, 680, 688, 696, 704, 712],
+        "itemsize": 20168,
     }
 )
 
@@ -379,6 +393,7 @@ arena_dtype = np.dtype(
             "magic",
             "size",
             "threads_at",
+            "rings_at",
             "segments_at",
             "events_at",
             "chunks_at",
@@ -391,25 +406,20 @@ arena_dtype = np.dtype(
             "pages_at",
             "cells_at",
             "pool_at",
+            "values_at",
             "threads",
             "segments",
             "events",
             "chunks",
             "segment_size",
-            "policy",
+            "answered",
             "tick_base",
-            "recording",
-            "controller_pid",
-            "heartbeat",
+            "askers",
+            "page_end",
             "bell",
             "waiting",
-            "freed",
-            "waiters",
-            "unused",
             "missed",
             "dropped",
-            "page_end",
-            "unused2",
             "reserved",
         ],
         "formats": [
@@ -428,6 +438,8 @@ arena_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u8",
             "<u4",
             "<u4",
             "<u4",
@@ -439,15 +451,9 @@ arena_dtype = np.dtype(
             "<u4",
             "<u4",
             "<u4",
-            "<u4",
-            "<u4",
-            "<u4",
-            "<u4",
             "<u8",
             "<u8",
-            "<u4",
-            "<u4",
-            ("<u8", (4,)),
+            ("<u8", (3,)),
         ],
         "offsets": [
             0,
@@ -466,16 +472,14 @@ arena_dtype = np.dtype(
             104,
             112,
             120,
-            124,
             128,
-            132,
             136,
             140,
             144,
+            148,
             152,
             156,
             160,
-            164,
             168,
             172,
             176,
@@ -483,10 +487,61 @@ arena_dtype = np.dtype(
             184,
             192,
             200,
-            204,
-            208,
         ],
-        "itemsize": 240,
+        "itemsize": 224,
+    }
+)
+
+rings_dtype = np.dtype(
+    {
+        "names": [
+            "generation",
+            "at",
+            "size",
+            "segments_at",
+            "values_at",
+            "data_at",
+            "segments",
+            "segment_size",
+            "policy",
+            "recording",
+            "controller_pid",
+            "heartbeat",
+            "bell",
+            "waiting",
+            "freed",
+            "waiters",
+            "depth_limit",
+            "unused",
+            "minimal_ticks",
+            "value_count",
+            "reserved",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+            ("<u8", (3,)),
+        ],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 52, 56, 60, 64, 68, 72, 76, 80, 84, 88, 92, 96, 104, 112],
+        "itemsize": 136,
     }
 )
 
@@ -508,6 +563,7 @@ shared_thread_dtype = np.dtype(
             "inside_stack",
             "busy",
             "busy_stack",
+            "waits",
             "reserved",
         ],
         "formats": [
@@ -526,9 +582,10 @@ shared_thread_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
-            ("<u8", (2,)),
+            ("<u1", (8,)),
+            "<u8",
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 88, 96, 104, 112],
+        "offsets": [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 88, 96, 104, 112, 120],
         "itemsize": 128,
     }
 )
@@ -544,10 +601,10 @@ segment_dtype = np.dtype(
 
 event_dtype = np.dtype(
     {
-        "names": ["state", "kind", "pid", "tid", "arguments"],
-        "formats": ["<u4", "<u4", "<u4", "<u4", ("<u8", (5,))],
-        "offsets": [0, 4, 8, 12, 16],
-        "itemsize": 56,
+        "names": ["state", "kind", "pid", "tid", "arguments", "followed_by", "heartbeat", "still", "waits"],
+        "formats": ["<u4", "<u4", "<u4", "<u4", ("<u8", (4,)), "<u8", ("<u4", (64,)), ("<u1", (64,)), ("<u1", (64,))],
+        "offsets": [0, 4, 8, 12, 16, 48, 56, 312, 376],
+        "itemsize": 440,
     }
 )
 
@@ -571,7 +628,7 @@ open_dtype = np.dtype(
 
 function_dtype = np.dtype(
     {
-        "names": ["enter", "body", "id", "flags", "users", "cell", "variant", "values", "callers"],
+        "names": ["enter", "body", "id", "flags", "users", "cell", "variant", "recorders", "callers"],
         "formats": ["<u8", "<u8", "<u4", "<u4", ("<u8", (2,)), "<u4", "<u4", "<u8", "<u8"],
         "offsets": [0, 8, 16, 20, 24, 40, 44, 48, 56],
         "itemsize": 64,
@@ -626,12 +683,10 @@ kept_dtype = np.dtype(
 settings_dtype = np.dtype(
     {
         "names": [
-            "policy",
             "segment_size",
             "segments",
             "threads",
             "chunks",
-            "controller_pid",
             "caller_low",
             "caller_size",
             "minimal_ticks",
@@ -656,6 +711,7 @@ settings_dtype = np.dtype(
             "enter_count",
             "enter_count_and_record",
             "enter_measure",
+            "enter_recorders",
             "leave",
             "leave_end",
             "leave_aside",
@@ -673,8 +729,6 @@ settings_dtype = np.dtype(
             "<u4",
             "<u4",
             "<u4",
-            "<u4",
-            "<u4",
             "<u8",
             "<u8",
             "<u8",
@@ -685,6 +739,7 @@ settings_dtype = np.dtype(
             "<u8",
             "<u4",
             "<u4",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -717,17 +772,16 @@ settings_dtype = np.dtype(
             8,
             12,
             16,
-            20,
             24,
             32,
             40,
+            44,
             48,
             52,
             56,
-            60,
             64,
+            68,
             72,
-            76,
             80,
             88,
             96,

@@ -8,9 +8,8 @@ what it left.
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +20,8 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.barrier import order_all_threads
 from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.entries import RECORDER_SLOT, set_entries
+from shadowgraph.agent.entries import set_entries
+from shadowgraph.agent.rings import RECORDER_SLOTS, forget_recorder
 from shadowgraph.errors import StartError
 
 __all__ = ["Registry", "UserRow", "process_start"]
@@ -30,7 +30,7 @@ _ALL = (1 << 64) - 1
 # What the registry says of all users at once; `live` goes first.
 _MASKS = (
     *("live", "at_entry", "at_exit", "counters", "with_data", "with_instances", "conditional"),
-    *("timed", "simple", "measures"),
+    *("timed", "simple", "measures", "limited"),
 )
 _MANY_LEFT = 24  # slots that wait to be free: then it is worth the time to look
 _Numbers = npt.NDArray[np.integer]
@@ -51,6 +51,7 @@ class UserRow:
     is_conditional: bool = False
     is_timed: bool = False
     is_simple: bool = False
+    is_limited: bool = False
     fields: Mapping[str, int] = field(default_factory=dict)
 
     def with_pool(self, at: int, size: int) -> UserRow:
@@ -66,6 +67,10 @@ def process_start(pid: int) -> int:
     except OSError:
         return 0
     return 0 if fields[0] in b"ZX" else int(fields[19])
+
+
+def _all_recorders() -> StartError:
+    return StartError(f"{layout.RECORDERS} recorders are in this process, and no more can be; end one of them first")
 
 
 def _all_taken() -> StartError:
@@ -85,19 +90,12 @@ class Registry:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who changes it; first, what dead controllers have left is swept.
-
-        The lock on the file is that of an opening (flock(2)): threads of one controller need another one.
-        """
-        with self.arena.mutex:
-            fcntl.flock(self.arena.file, fcntl.LOCK_EX)
-            try:
-                self._sweep()
-                if len(self._left()) >= _MANY_LEFT:
-                    self.settle()
-                yield
-            finally:
-                fcntl.flock(self.arena.file, fcntl.LOCK_UN)
+        """Be the only one who changes it; first, what dead controllers have left is swept."""
+        with self.arena.locked():
+            self._sweep()
+            if len(self._left()) >= _MANY_LEFT:
+                self.settle()
+            yield
 
     def _sweep(self) -> None:
         left = self._users["flags"] & layout.USER_LEFT != 0
@@ -147,6 +145,11 @@ class Registry:
         row: np.void = self._users[slot]
         return row
 
+    def is_alone(self, slot: int) -> bool:
+        """Whether the user of a slot is the only one, and nobody has come since it has."""
+        others = np.flatnonzero(self._users["kind"] != layout.USER_FREE).tolist()
+        return others in ([], [slot]) and int(self._row["epoch"]) <= int(self._row["epochs"][slot])
+
     def is_armed(self, slot: int) -> bool:
         """Whether calls go to the user of a slot."""
         return bool(int(self._row["armed"]) >> slot & 1)
@@ -186,42 +189,36 @@ class Registry:
     def _functions(self) -> npt.NDArray[np.void]:
         return self.arena.functions[: int(self._row["next_function"])]
 
-    @property
-    def has_recorder_slot(self) -> bool:
-        """Whether the recorder's slot has a recorder, or is free for one."""
-        return int(self._users[RECORDER_SLOT]["kind"]) in (layout.USER_FREE, layout.USER_RECORDER)
+    def has_recorder(self) -> bool:
+        """Whether anybody records."""
+        return bool((self.arena.rings["controller_pid"] != 0).any())
 
-    def _has_recorder(self) -> bool:
-        return int(self._users[RECORDER_SLOT]["kind"]) == layout.USER_RECORDER
+    def _is_recorder(self, slot: int) -> bool:
+        return int(self._users[slot]["kind"]) == layout.USER_RECORDER
 
-    # --- libraries that are loaded later ---
+    # --- events ---
 
-    def set_follows(self, slot: int, *, on: bool) -> None:
-        """Note whether a user wants functions of libraries that are loaded later. Called with the lock held."""
-        flags = int(self._users[slot]["flags"]) & ~layout.USER_FOLLOWS
-        self._users[slot]["flags"] = flags | (layout.USER_FOLLOWS if on else 0)
-
-    def answer_loaded(self, event: np.void, slots: Iterable[int]) -> None:
-        """These users have got what they want of what a thread has loaded; it goes on when all have that want any."""
-        with self.locked():
-            served = int(event["arguments"][0])
-            for slot in slots:
-                served |= 1 << slot
-            event["arguments"][0] = served
-            wait = [slot for slot in self.slots() if int(self._users[slot]["flags"]) & layout.USER_FOLLOWS]
-            if all(served >> slot & 1 for slot in wait):
-                event["state"] = layout.EVENT_ANSWERED
-        self.arena.answer()
+    def set_follows(self, slot: int, *, on: bool, execs: bool = False) -> None:
+        """Note whether a user answers when libraries are loaded, or another program is executed. With the lock held."""
+        flags = int(self._users[slot]["flags"]) & ~(layout.USER_FOLLOWS | layout.USER_FOLLOWS_EXEC)
+        wanted = (layout.USER_FOLLOWS if on else 0) | (layout.USER_FOLLOWS_EXEC if execs else 0)
+        self._users[slot]["flags"] = flags | wanted
 
     # --- functions ---
 
     def number_functions(self, count: int) -> npt.NDArray[np.int64]:
         """Numbers for so many functions that are about to be hooked."""
-        first = int(self._row["next_function"])
-        if first + count > layout.FUNCTIONS:
-            raise StartError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer")
-        self._row["next_function"] = first + count
+        with self.arena.locked():
+            first = int(self._row["next_function"])
+            if first + count > layout.FUNCTIONS:
+                raise StartError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer")
+            self._row["next_function"] = first + count
         return np.arange(first, first + count)
+
+    def skip_numbers(self, last: int) -> None:
+        """Give no function a number up to this one any more."""
+        with self.arena.locked():
+            self._row["next_function"] = max(int(self._row["next_function"]), last + 1)
 
     def give_cells(self, numbers: _Numbers) -> None:
         """Give a cell number to each of these functions that has none."""
@@ -244,8 +241,8 @@ class Registry:
         """
         if slot is None:
             slot = self._free_slot()
-        elif self._is_taken(slot, user.kind):
-            raise _all_taken()
+        if slot in RECORDER_SLOTS:
+            self._set_bit("recorders", slot, user.kind == layout.USER_RECORDER)
         bit = np.uint64(1 << slot)
         self._row["epoch"] = int(self._row["epoch"]) + 1
         self._row["epochs"][slot] = self._row["epoch"]
@@ -260,9 +257,14 @@ class Registry:
         self._set_bit("with_instances", slot, user.with_instances)
         self._set_bit("conditional", slot, user.is_conditional)
         self._set_bit("timed", slot, user.is_timed)
-        is_simple = user.is_simple and (user.kind != layout.USER_RECORDER or slot == RECORDER_SLOT)
+        is_simple = (
+            user.is_simple and not user.is_limited and (user.kind != layout.USER_RECORDER or slot == RECORDER_SLOTS[0])
+        )
         self._set_bit("simple", slot, is_simple)
         self._set_bit("measures", slot, is_simple and user.is_timed and user.at_exit and not user.at_entry)
+        self._set_bit("limited", slot, user.is_limited)
+        if slot != 0:
+            self._share_frames()
         self._set_bit("live", slot, True)
         functions = self.arena.functions
         functions["users"][numbers] |= bit
@@ -272,6 +274,27 @@ class Registry:
         self._lead(numbers)
         return slot
 
+    def claim_recorder(self) -> int:
+        """A slot for a recorder: it is the caller's from now on, to register it there. Called with the lock held."""
+        if (self._users["kind"][list(RECORDER_SLOTS)] != layout.USER_FREE).all():
+            self.settle()
+        for slot in RECORDER_SLOTS:
+            if int(self._users[slot]["kind"]) == layout.USER_FREE:
+                self._write_user(slot, UserRow(layout.USER_RECORDER, "record"))
+                self._users[slot]["flags"] = layout.USER_ENDED  # not there yet
+                self._losses(slot)[:] = 0
+                return slot
+        recorders = (self._users["kind"][list(RECORDER_SLOTS)] == layout.USER_RECORDER).all()
+        raise _all_recorders() if recorders else _all_taken()
+
+    def _share_frames(self) -> None:
+        """Somebody comes beside a recorder whose limit of depth the plain paths see to, by taking the frames beyond."""
+        plain = int(self._row["recorders"]) & int(self._row["live"]) & ~int(self._row["limited"]) & 1
+        if plain and int(self.arena.rings[0]["depth_limit"]):
+            self._set_bit("limited", 0, True)
+            self._set_bit("simple", 0, False)
+            self._lead(self.functions_of(0))
+
     def put_on(self, slot: int, numbers: _Numbers, callers: _Numbers) -> None:
         """Put a user on more functions; ``callers`` as in :meth:`add`. Called with the lock held."""
         functions, bit = self.arena.functions, np.uint64(1 << slot)
@@ -279,11 +302,16 @@ class Registry:
         functions["callers"][callers] |= bit
         self._lead(numbers)
 
+    def lead(self, numbers: _Numbers) -> None:
+        """Lead functions whose records have just been written to the path that serves who is on them."""
+        self._lead(numbers)
+
     def add_flags(self, flags: Mapping[int, int], variants: Mapping[int, int]) -> None:
         """Let the agent look at functions for more of its own needs, by number. Called with the lock held."""
         for number, more in flags.items():
             self.arena.functions["flags"][number] |= more
-            self.arena.functions["variant"][number] = variants.get(number, 0)
+            if number in variants:
+                self.arena.functions["variant"][number] = variants[number]
         self._lead(np.array(list(flags), np.int64))
 
     def arm(self, slot: int, *, on: bool) -> None:
@@ -348,12 +376,9 @@ class Registry:
 
     def _remove(self, slot: int) -> None:
         self._take_off(slot)
+        if int(self._users[slot]["kind"]) == layout.USER_RECORDER:
+            forget_recorder(self.arena, slot)
         self._users[slot]["flags"] |= layout.USER_LEFT
-
-    def _is_taken(self, slot: int, kind: int) -> bool:
-        if slot in self._left():
-            self.settle()
-        return int(self._users[slot]["kind"]) not in (layout.USER_FREE, kind)
 
     def _take_off(self, slot: int) -> None:
         self._set_bit("armed", slot, False)
@@ -366,16 +391,25 @@ class Registry:
         self._lead(numbers)
         for mask in _MASKS:
             self._set_bit(mask, slot, False)
+        self.arena.answer_all(slot)
 
     def _free_slot(self) -> int:
-        """The slot behind all others if there is one: then the order of the slots is that of the registrations."""
-        if (self._users["kind"][1:] != layout.USER_FREE).all():
+        """The slot behind all others if there is one: then the order of the slots is that of the registrations.
+
+        Those that recorders may have are given to others last.
+        """
+        last = layout.USERS - layout.RECORDERS
+        if (self._users["kind"][1 : last + 1] != layout.USER_FREE).all():
             self.settle()
         used = self._users["kind"] != layout.USER_FREE
-        if used.all():
+        behind = int(np.flatnonzero(used[: last + 1]).max(initial=0)) + 1
+        if behind <= last:
+            return behind
+        order = [*range(1, last + 1), *reversed(RECORDER_SLOTS)]
+        free: int | None = next((slot for slot in order if not used[slot]), None)
+        if free is None:
             raise _all_taken()
-        behind = int(np.flatnonzero(used).max(initial=0)) + 1  # slot 0 is left to a recorder
-        return behind if behind < layout.USERS else int(np.flatnonzero(~used[1:])[0] + 1) if not used[1:].all() else 0
+        return free
 
     def _write_user(self, slot: int, user: UserRow) -> None:
         row = self._users[slot]
@@ -394,7 +428,7 @@ class Registry:
         kept = [known for known in self.slots() if known != slot]
         new = [*kept, slot]
         # When the recorder in its slot has its turn, none of the others can tell.
-        seen = [known for known in new if known != RECORDER_SLOT or not self._has_recorder()]
+        seen = [known for known in new if not self._is_recorder(known)]
         self._row["has_order"] = int(seen != sorted(seen))
         order[:] = [*new, *[255] * (layout.USERS - len(new))]
 
@@ -405,7 +439,10 @@ class Registry:
     def _lead(self, numbers: _Numbers) -> None:
         """Lead the thunks of these functions to the path that serves who is on them now."""
         records = self.arena.functions[numbers]
-        plain = self.has_recorder_slot and not int(self._row["conditional"]) >> RECORDER_SLOT & 1
         armed, counters, measures = (int(self._row[name]) for name in ("armed", "counters", "measures"))
-        set_entries(records, self.zones, armed=armed, counters=counters, measures=measures, recorder=plain)
-        self.arena.functions["enter"][numbers] = records["enter"]
+        special = int(self._row["conditional"]) | int(self._row["limited"])
+        recorders = int(self._row["recorders"]) & ~special
+        masks = {"armed": armed, "counters": counters, "measures": measures, "recorders": recorders}
+        set_entries(records, self.zones, **masks)
+        for name in ("recorders", "enter"):
+            self.arena.functions[name][numbers] = records[name]

@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(141)
     except (MemoryError, ImportError, OSError) as error:
-        sentence, code = _shortage(error), EXIT_CANNOT_START
+        sentence, code = _shortage(error) or _gone(error), EXIT_CANNOT_START
         if sentence is None:
             sentence, code = _unreachable(error), EXIT_USAGE
         if sentence is None:
@@ -126,6 +126,15 @@ def _shortage(error: BaseException) -> str | None:
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or no_room:
         return "there is not enough memory; allow more (ulimit -v, ulimit -d)"
     return None
+
+
+def _gone(error: BaseException) -> str | None:
+    """A process that has ended while it was looked at; None for any other error."""
+    name = str(getattr(error, "filename", None) or "").split("/")
+    gone = getattr(error, "errno", None) in (errno.ENOENT, errno.ESRCH)
+    if not gone or name[:2] != ["", "proc"] or not name[2].isdigit():
+        return None
+    return f"process {name[2]} has just ended"
 
 
 def _unreachable(error: BaseException) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.registry import Registry, process_start
+from shadowgraph.agent.registry import Registry
 
 __all__ = ["Bell", "asked"]
 
@@ -36,24 +36,26 @@ class Bell:
         self._stop.set()
         self._thread.join()
 
+    def _slots(self) -> list[int]:
+        users = self.registry.arena.registry["users"]
+        ours = (users["controller_pid"] == self._pid) & (users["kind"] != layout.USER_FREE)
+        found: list[int] = np.flatnonzero(ours).tolist()
+        return found
+
     def _run(self) -> None:
         arena = self.registry.arena
         while not self._stop.is_set():
             bell = int(arena.header["bell"])
-            arena.beat()
-            if process_start(int(arena.header["controller_pid"])) == 0:
-                arena.header["controller_pid"] = self._pid  # of one that has gone: nobody would be waited for
-            if asked(self.registry):
+            slots = self._slots()
+            for slot in slots:
+                arena.beat(slot)
+            if asked(self.registry, slots):
                 self._ring()
                 self._stop.wait(0.001)
             else:
                 arena.wait(_BEAT_SECONDS, bell)
 
 
-def asked(registry: Registry) -> list[int]:
-    """The events of threads that have loaded something and wait."""
-    events = registry.arena.events
-    found: list[int] = np.flatnonzero(
-        (events["state"] == layout.EVENT_ASKED) & (events["kind"] == layout.EVENT_LOADED)
-    ).tolist()
-    return found
+def asked(registry: Registry, slots: list[int]) -> list[np.void]:
+    """The events of threads that have loaded something and wait for users in these slots."""
+    return registry.arena.asked(slots, [layout.EVENT_LOADED])

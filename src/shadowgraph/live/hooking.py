@@ -126,7 +126,7 @@ class Hooking:
                 chosen = choose(memory, resolve, selection, self.known_modules, follow=False)
                 self._refuse_nothing(selection, chosen)
                 if self.agent is None:
-                    settings = complete(Settings(), chosen, self.known_modules, selection)
+                    settings = complete(_without_rings(), chosen, self.known_modules, selection)
                     settings = replace(settings, ask_when_loaded=0)
                     self.use(inject(thread, settings, *chosen.caller))
                     assert self.agent is not None
@@ -138,7 +138,7 @@ class Hooking:
                     request = request_hooks(choice, Capture(), numbers, refused, known)
                     if request is None:
                         continue
-                    request = replace(request, recorded=False)
+                    request = replace(request, recorder=None)
                     plan, bias = choice.known.plan(request.rows), choice.known.bias(choice.module)
                     hooks = hook(thread, choice.module, bias, plan, request, self.agent)
                     self._note_hooks(hooks)
@@ -157,7 +157,7 @@ class Hooking:
             self.pid,
             selection,
             Capture(),
-            Settings(),
+            _without_rings(),
             self.known_modules,
             numbers,
             follow=False,
@@ -310,3 +310,8 @@ class Hooking:
                 judge.close()
         finally:
             memory.close()
+
+
+def _without_rings() -> Settings:
+    """For an arena that nobody records into yet: recorders bring their own."""
+    return replace(Settings(), segments=0)

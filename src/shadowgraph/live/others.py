@@ -12,12 +12,13 @@ from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.inject import Agent, find_agent, is_same_build, read_zones
 from shadowgraph.agent.kept import read_kept
 from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.rings import forget_recorders
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.live.rows import user_row
 from shadowgraph.live.unused import leave_if_unused, leave_sharers
 from shadowgraph.ops.drain import process_command
 from shadowgraph.ops.joining import arena_inode, join
-from shadowgraph.ops.processes import alone_with, end_told
+from shadowgraph.ops.processes import alone_with, end_told, runs
 from shadowgraph.target import ptrace
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module
@@ -55,13 +56,23 @@ def read_users(pid: int) -> Users:
     memory, module = found
     try:
         with end_told(pid):
-            users = _read(memory, module)
-            if users.hooked and not users.rows:  # a controller may be about to register, or to leave
+            users = _read_whole(memory, module)
+            if users is None or (users.hooked and not users.rows):  # a controller may be about to register, or to leave
                 with alone_with(pid):
                     users = _read(memory, module)
             return users
     finally:
         memory.close()
+
+
+def _read_whole(memory: Memory, module: Module) -> Users | None:
+    """None if the process is having the agent loaded at this moment."""
+    try:
+        return _read(memory, module)
+    except OSError:
+        if not runs(memory.pid):
+            raise
+        return None
 
 
 def _read(memory: Memory, module: Module) -> Users:
@@ -183,8 +194,5 @@ def _end_left(pid: int, memory: Memory, module: Module, user: str | None) -> Det
         raise UsageError(f"process {pid} has no user {user}; nobody uses it")
     done = Detached(users.rows, [], unhooked=users.hooked)
     if users.hooked:
-        fields = layout.arena_dtype.fields
-        assert fields is not None
-        for name in ("recording", "controller_pid"):  # threads that wait for the dead wait no longer
-            memory.write(zones["arena"] + fields[name][1], bytes(4))
+        forget_recorders(memory, zones["arena"])
     return done

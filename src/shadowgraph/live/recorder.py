@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.entries import RECORDER_SLOT
-from shadowgraph.agent.inject import Agent
+from shadowgraph.agent.inject import Agent, Settings
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live.user import Numbers, Place, User
@@ -20,6 +20,7 @@ from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.leaving import Leaving
 from shadowgraph.ops.processes import sharers
+from shadowgraph.ops.recorder_slot import give_back_recorder_slot
 from shadowgraph.ops.result import end_of
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.trace.folder import SPOOL, NewTrace
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Recorder"]
 
 _POLICIES = {"block": layout.POLICY_BLOCK, "drop": layout.POLICY_DROP, "overwrite": layout.POLICY_OVERWRITE}
+_SMALLEST, _LARGEST = 4 * Settings.segment_size, 64 << 30
 _IDLE_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 _NOTE_SECONDS = 1.0
 
 
@@ -40,10 +43,8 @@ class Recorder(User):
     """Records calls into the trace folder ``path``; :func:`shadowgraph.open` reads it once the user is unregistered.
 
     Without ``functions``: all of the executable, and what it calls of the libraries. ``on_full``: ``block``, ``drop``
-    or ``overwrite``, as in `shadowgraph record`. A process has one recorder at a time.
+    or ``overwrite``, ``buffer``: bytes for records in transit, both as in `shadowgraph record`.
     """
-
-    slot = RECORDER_SLOT
 
     def __init__(
         self,
@@ -52,14 +53,19 @@ class Recorder(User):
         *,
         when: str | None = None,
         on_full: str = "block",
+        buffer: int = 64 << 20,
         force: bool = False,
         name: str = "",
     ) -> None:
         super().__init__(functions, when=when, name=name)
         if on_full not in _POLICIES:
             raise UsageError(f"on_full: {on_full} is none of {', '.join(_POLICIES)}")
+        if not _SMALLEST <= buffer <= _LARGEST:
+            raise UsageError(f"buffer: must be at least {_SMALLEST >> 10} KiB and at most {_LARGEST >> 30} GiB")
         self.path = Path(path)
-        self.policy = _POLICIES[on_full]
+        self.on_full = on_full
+        segment = Settings.segment_size
+        self.settings = Settings(policy=_POLICIES[on_full], segments=buffer // segment)
         self._force = force
         self._ids = FunctionIds()
         self._told: set[int] = set()
@@ -82,8 +88,8 @@ class Recorder(User):
 
     # --- from its registration on ---
 
-    def prepare(self, agent: Agent, pid: int, chosen: Chosen) -> None:
-        """Make the trace, and be ready to drain; called before the user is registered."""
+    def prepare(self, agent: Agent, slot: int, pid: int, chosen: Chosen) -> None:
+        """Make the trace, and be ready to drain; called before the user is registered in a slot that is its own."""
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             arguments = [os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0")]
         metadata: dict[str, Any] = {
@@ -91,7 +97,7 @@ class Recorder(User):
             "executable": chosen.executable.path,
             "arguments": arguments,
             "directory": os.readlink(f"/proc/{pid}/cwd"),
-            "on_full": next(name for name, policy in _POLICIES.items() if policy == self.policy),
+            "on_full": self.on_full,
         }
         self._trace = NewTrace(self.path, metadata, force=self._force)
         self._trace.keep()
@@ -109,7 +115,14 @@ class Recorder(User):
         spool.append("clock", clock_pair(self._base))
         self._ids.join(agent)
         self._tell_functions(spool, chosen)
-        self._drain = Drain(agent.arena, spool, numbering, self._base, new_process)
+        self.slot = slot
+        self.agent = agent
+        self._drain = Drain(agent, slot, spool, numbering, self._base, new_process)
+
+    def give_back(self) -> None:
+        """Give the place back that it has been prepared for."""
+        if self.slot is not None:
+            give_back_recorder_slot(self.agent, self.slot)
 
     def _tell_functions(self, spool: SpoolWriter, chosen: Chosen) -> None:
         """Tell the spool of functions that it has not heard of."""
@@ -140,20 +153,22 @@ class Recorder(User):
         drain, spool = self._drain, self._spool
         assert drain is not None
         assert spool is not None
-        looked = 0.0
+        looked = noted = time.monotonic()
         while not self._stop.is_set():
-            drain.arena.beat()
-            bell = int(drain.arena.header["bell"])
+            drain.rings.beat()
+            bell = int(drain.rings.row["bell"])
             with self._writing:
-                if drain.take():
-                    continue
-            drain.arena.wait(_IDLE_SECONDS, bell)
-            looked += _IDLE_SECONDS
-            if looked > _NOTE_SECONDS:  # if we are killed, the last note counts
-                looked = 0.0
-                with self._writing:
+                taken, now = drain.take(), time.monotonic()
+                if now - looked > _LOOK_SECONDS:
+                    looked = now
+                    for pid in [pid for pid in drain.pids if drain.has_ended(pid)]:  # what they have not filled is free
+                        drain.finish_process(pid, read_ticks() - self._base)
+                if now - noted > _NOTE_SECONDS:  # if we are killed, the last note counts
+                    noted = now
                     spool.append("clock", clock_pair(self._base))
                     drain.append_open_calls()
+            if not taken:
+                drain.rings.wait(_IDLE_SECONDS, bell)
 
     # --- to its end ---
 
@@ -161,23 +176,21 @@ class Recorder(User):
         """There is nothing to be read but the trace."""
 
     def finish(self, *, ended: bool) -> None:
-        """The user is gone from the registry: take the last of it and write the tables."""
+        """No call reaches the user any more: take the last of it, give its place back, and write the tables."""
         drain, spool, trace = self._drain, self._spool, self._trace
         if drain is None or spool is None or trace is None:
             return
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        header = drain.arena.header
-        drain.others_stay = True
         if not ended:
             Leaving(lambda: sharers(drain.arena.inode, 0), lambda _: True, drain.freeze).run()  # the hooks go later
-        header["recording"] = 0
+        drain.rings.stop()
         drain.take()
         spool.append("clock", clock_pair(self._base))
         now = read_ticks() - self._base
         drain.finish(now)
-        drain.arena.answer()
+        give_back_recorder_slot(self.agent, drain.slot)
         spool.append("end", end_of(spool, now, None, stopped=not ended))
         spool.close()
         self._drain = self._spool = self._trace = None

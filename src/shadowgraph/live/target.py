@@ -23,10 +23,9 @@ from shadowgraph.live.user import Place, User
 from shadowgraph.live.worker import Worker
 from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
 from shadowgraph.ops.reaping import reap
-from shadowgraph.ops.recorder_slot import free_for_recorder
+from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
 from shadowgraph.ops.remarks import largest_library
 from shadowgraph.ops.selection import Selection
-from shadowgraph.ops.taking_over import take_over
 from shadowgraph.target import launch as launching
 from shadowgraph.target import ptrace
 from shadowgraph.target.vet import vet_program
@@ -121,7 +120,10 @@ class Target:
     @property
     def largest_library(self) -> str:
         """The name of the library with the most code, of those that the process had when a user was registered."""
-        return largest_library(self._hooking.known_modules, [os.readlink(f"/proc/{self.pid}/exe")])
+        try:
+            return largest_library(self._hooking.known_modules, [os.readlink(f"/proc/{self.pid}/exe")])
+        except OSError:
+            return ""  # it has ended
 
     # --- the program ---
 
@@ -258,6 +260,8 @@ class Target:
         try:
             slot = enrol(registry, user, found)
         except BaseException:
+            if isinstance(user, Recorder):
+                user.give_back()
             if isinstance(user, Ops):
                 self._hooking.unload(user)  # nobody has been given its handlers
             raise
@@ -291,13 +295,12 @@ class Target:
         arena = bell.registry.arena
         followers = [user for user in self._users if user.is_registered and user.place.registry is bell.registry]
         slots = [user.place.slot for user in followers]
-        mine = sum(1 << slot for slot in slots)
-        for index in asked(bell.registry):
-            event = arena.events[index]
-            if int(event["pid"]) == self.pid and mine & ~int(event["arguments"][0]):
+        for event in asked(bell.registry, slots):
+            if int(event["pid"]) == self.pid:
                 for user in followers:
                     self._follow(user)
-            bell.registry.answer_loaded(event, slots)
+            for slot in slots:
+                arena.answer(event, slot)
 
     def _follow(self, user: User) -> None:
         selection, said = user.selection, len(self.notes)
@@ -340,20 +343,22 @@ class Target:
             if not place.is_ended:
                 place.registry.arm(place.slot, on=False)
             user.give_up()
-            place.registry.remove(place.slot)
+            if not isinstance(user, Recorder):
+                place.registry.remove(place.slot)
         self._users.remove(user)
         if isinstance(user, Ops):
             self._hooking.take_out(user, place)
         if isinstance(user, Recorder):
+            end_recorder(user.agent, place.slot)
             user.finish(ended=not runs(self.pid))
 
     def _prepare(self, user: Recorder, found: Found) -> None:
-        """Let a recorder be the only one, and begin with empty buffers."""
+        """Give a recorder a place with buffers of its own."""
         agent = self._hooking.agent
         assert agent is not None and found.chosen is not None
-        if self._held_until is None:
-            free_for_recorder(agent, self.pid)
-            take_over(agent, user.policy, os.getpid())
-        else:
-            agent.arena.header["policy"] = user.policy
-        user.prepare(agent, self.pid, found.chosen)
+        slot = claim_place(agent, user.settings).slot
+        try:
+            user.prepare(agent, slot, self.pid, found.chosen)
+        except BaseException:
+            give_back_recorder_slot(agent, slot)
+            raise

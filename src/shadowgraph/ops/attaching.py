@@ -15,10 +15,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from shadowgraph.agent import layout
-from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.agent.hooks import Jumps, Placed, Request, lay_out
 from shadowgraph.agent.inject import (
     Agent,
@@ -32,6 +29,7 @@ from shadowgraph.agent.inject import (
 )
 from shadowgraph.agent.kept import Kept, forget, moves_into, read_kept
 from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.rings import forget_recorders
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.image import Reason
@@ -46,7 +44,8 @@ from shadowgraph.ops.function_ids import Numbers
 from shadowgraph.ops.joining import live_controllers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave
-from shadowgraph.ops.recorder_slot import take_recorder_slot
+from shadowgraph.ops.present import join_functions
+from shadowgraph.ops.recorder_slot import Joined, take_first_place, take_recorder_slot
 from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
@@ -70,8 +69,8 @@ _PLACE_TRIES = 5
 class Attachment:
     """A process that is about to be attached to: what will be hooked is known, and nothing has been touched.
 
-    ``joined`` is its agent if that is in use by others, who go on. ``recorded``: what is hooked gets the recorder for a
-    user at once, else none.
+    ``joined`` is its agent if that is in use by others, who go on, and ``slot`` our recorder's there. ``recorded``:
+    what is hooked gets the recorder for a user at once, else none, which is to ``follow`` into other programs or not.
     """
 
     pid: int
@@ -86,6 +85,8 @@ class Attachment:
     stops: list[float] = field(default_factory=list)
     joined: Agent | None = None
     recorded: bool = True
+    slot: int = 0
+    follow: bool = False
     _former: set[tuple[int, int]] = field(default_factory=set)
 
     @property
@@ -102,8 +103,8 @@ class Attachment:
         agent = self.joined
         if agent is not None and not self.requests:
             if self.recorded:
-                take_recorder_slot(agent, self.selection)
-            process = EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
+                self._take_slot(agent)
+            process = EnteredProcess(self.pid, agent, self.chosen.executable.path, self.slot, refused=self.refused)
             self._join_functions(process)
             return process
         with lifted(self.pid):
@@ -211,15 +212,15 @@ class Attachment:
         if agent is None:
             agent = self._renew(stop, standing, module, settings, placed)
         if self.recorded:
-            take_recorder_slot(agent, self.selection)
+            self._take_slot(agent)
         tell_runtimes(self.memory, self.chosen.modules, self.known_modules, agent)
-        process = EnteredProcess(self.pid, agent, self.chosen.executable.path, refused=self.refused)
+        process = EnteredProcess(self.pid, agent, self.chosen.executable.path, self.slot, refused=self.refused)
         loaded = {(one.path, one.base) for one in read_modules(self.pid)}
         jumps, moves = [], []
         for place, (choice, request) in zip(placed, self.requests, strict=True):
             if (choice.module.path, choice.module.base) not in loaded:
                 continue  # unloaded while we were planning
-            place.fill_records(agent.arena)
+            place.fill_records(agent)
             jumps.append(Jumps(self.memory, place.hooks))
             moves.append(moves_into(place.hooks.thunks, jumps[-1].usable))
             count_hooks(place.hooks, request, process)
@@ -229,23 +230,21 @@ class Attachment:
         self._join_functions(process)
         return process
 
+    def _take_slot(self, agent: Agent) -> None:
+        """Register our recorder."""
+        if self.joined is None:
+            take_first_place(agent, self.selection, self.settings, follow=self.follow)
+        else:
+            limited = bool(self.settings.depth_limit or self.settings.minimal_ticks)
+            take_recorder_slot(agent, self.selection, self.slot, follow=self.follow, limited=limited)
+
     def _join_functions(self, process: EnteredProcess) -> None:
         """Let the recorder, and the agent's own needs, have functions too that others have hooked already."""
         if self.joined is None or not self.recorded:
             return
-        registry = Registry(self.joined.arena, self.joined.zones)
-        numbers, callers = [], []
-        with registry.locked():
-            for choice in self.chosen.choices.values():
-                present = [(row, number) for row, number in choice.numbers.items() if number in choice.present]
-                numbers += [number for _, number in present]
-                callers += [number for row, number in present if choice.flags[row] & layout.FLAG_CALLER]
-                variants = {number: choice.variants.get(row, 0) for row, number in choice.numbers.items()}
-                registry.add_flags(choice.present, variants)
-            if self.selection.names_modules():  # what is loaded later is wanted, which others have not asked for
-                set_ask_when_loaded(self.memory, self.joined.module)
-            registry.put_on(RECORDER_SLOT, np.array(numbers, np.int64), np.array(callers, np.int64))
-        process.traced.update(numbers)
+        process.traced.update(join_functions(self.joined, self.slot, self.chosen.choices.values()))
+        if self.selection.names_modules():  # what is loaded later is wanted, which others have not asked for
+            set_ask_when_loaded(self.memory, self.joined.module)
 
     def _renew(
         self, stop: StoppedProcess, standing: Standing, module: Module, settings: Settings, placed: list[Placed]
@@ -303,22 +302,23 @@ def prepare(
     ids: Numbers,
     *,
     follow: bool,
-    joined: Agent | None = None,
+    joined: Joined | Agent | None = None,
     recorded: bool = True,
     resolved: dict[int, int] | None = None,
 ) -> Attachment:
     """Look at a process and plan what is to be hooked in it. StartError if it cannot be attached to.
 
-    ``joined`` is its agent if others use it, and have hooked some of its functions. ``resolved`` is what is known of
-    its indirect functions; what is found out is added.
+    ``joined`` is its agent if others use it, and have hooked some of its functions, with our recorder's place there.
+    ``resolved`` is what is known of its indirect functions; what is found out is added.
     """
+    agent, slot = (joined.agent, joined.slot) if isinstance(joined, Joined) else (joined, 0)
     vet_running(pid)
     memory = _memory(pid)
     stops: list[float] = []
     mark = program_mark(pid)
     try:
         module = find_agent(pid)
-        if module is not None and joined is None:
+        if module is not None and agent is None:
             _refuse_in_use(pid, memory, module)
             _clear_leftovers(pid, memory, module, stops)
         # Chosen twice: what has to be called in the process is found out first, and called at one stop.
@@ -334,15 +334,14 @@ def prepare(
                 found.update({address: thread.call(address) for address in asked})
             chosen = choose(memory, known_or_asked, selection, known_modules, follow=follow)
         refused: dict[Reason, int] = {}
-        known = Registry(joined.arena, joined.zones).known() if joined is not None else None
+        known = Registry(agent.arena, agent.zones).known() if agent is not None else None
         requests = [
-            (choice, replace(request, recorded=recorded, conditional=selection.when is not None))
+            (choice, replace(request, recorder=slot if recorded else None))
             for choice in chosen.choices.values()
             if (request := request_hooks(choice, capture, ids, refused, known)) is not None
         ]
-        return Attachment(
-            pid, memory, chosen, requests, refused, selection, settings, known_modules, mark, stops, joined, recorded
-        )
+        what = (pid, memory, chosen, requests, refused, selection, settings, known_modules, mark, stops)
+        return Attachment(*what, agent, recorded, slot, follow)
     except BaseException:
         memory.close()
         raise
@@ -372,11 +371,8 @@ def _refuse_in_use(pid: int, memory: Memory, module: Module) -> None:
 def _clear_leftovers(pid: int, memory: Memory, module: Module, stops: list[float]) -> None:
     """What a controller that was killed has left: threads that wait for it, and its hooks."""
     zones = read_zones(memory, module)
-    fields = layout.arena_dtype.fields
-    assert fields is not None
     if not zones["arena"]:
         return
-    for name in ("recording", "controller_pid"):
-        memory.write(zones["arena"] + fields[name][1], bytes(4))
+    forget_recorders(memory, zones["arena"])
     if any(kept.is_in_use for kept in read_kept(memory, zones["kept"])):
         stops.append(leave(pid)[0])

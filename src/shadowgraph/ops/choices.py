@@ -19,7 +19,7 @@ class Choice:
 
     ``refused`` are rows that were wanted for tracing and are hooked for other reasons only. ``numbers`` are those of
     the rows to be traced, once they have any. ``present`` are functions that others have hooked already, by number,
-    with the flags that are asked for here.
+    with the flags that are asked for here; ``present_variants`` and ``present_values`` (struct sg_values) go with them.
     """
 
     module: Module
@@ -30,11 +30,15 @@ class Choice:
     refused: dict[int, Reason] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     present: dict[int, int] = field(default_factory=dict)
+    present_variants: dict[int, int] = field(default_factory=dict)
+    present_values: dict[int, bytes] = field(default_factory=dict)
 
 
 @dataclass
 class EnteredProcess:
-    """A process with the agent in it. ``refused`` counts what was wanted and could not be hooked, by reason.
+    """A process with the agent in it, and our recorder in a ``slot``.
+
+    ``refused`` counts what was wanted and could not be hooked, by reason.
 
     ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs.
     """
@@ -42,6 +46,7 @@ class EnteredProcess:
     pid: int
     agent: Agent
     program: str
+    slot: int = 0
     traced: set[int] = field(default_factory=set)
     hooks: list[Hooks] = field(default_factory=list)
     refused: dict[Reason, int] = field(default_factory=dict)

@@ -13,18 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.arena import Arena
+from shadowgraph.agent.inject import Agent
+from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.rings import Rings
 from shadowgraph.ops.in_flight import (
     START_MASK,
     InFlight,
     calls_in_flight,
     forget_calls,
-    losses_of,
     open_row,
-    places_in_flight,
     take_off_recorder,
     threads_in_flight,
 )
+from shadowgraph.ops.losses import Losses
 from shadowgraph.ops.places import count_calls, has_holes
 from shadowgraph.ops.processes import find_process, find_thread, shares, start_time
 from shadowgraph.ops.stopped import Stopped
@@ -71,7 +72,7 @@ class _Frozen:
 
 
 class Drain:
-    """Takes full segments from an arena, in order for each thread, and gives them back zeroed.
+    """Takes full segments of a recorder's from an arena, in order for each thread, and gives them back zeroed.
 
     ``shortest`` is the least duration of a call that is recorded, in ticks.
 
@@ -81,23 +82,29 @@ class Drain:
 
     def __init__(
         self,
-        arena: Arena,
+        agent: Agent,
+        slot: int,
         spool: SpoolWriter,
         numbering: Numbering,
         tick_base: int,
         new_process: Callable[[int, int, int], int],
         shortest: int = 0,
     ) -> None:
-        self.arena = arena
+        self.arena = agent.arena
+        self.slot = slot
+        self.rings = Rings(agent.arena, slot)
         self.calls_taken = 0
-        self.others_stay = False  # other users of the arena go on when this recorder leaves
         self.pids: set[int] = set()
         self._spool = spool
         self._numbering = numbering
+        self._registry = Registry(agent.arena, agent.zones)
+        self._told_of_others = False
+        if (agent.arena.registry["users"]["kind"] != layout.USER_FREE).sum() > 1:
+            self._tell_of_others()
         self._tick_base = tick_base
         self._new_process = new_process
         self._threads: dict[int, _Thread] = {}
-        self._before = losses_of(arena)  # by a former recorder of the same arena
+        self._losses = Losses(agent.arena, slot)
         self._processes: dict[int, int] = {}  # by pid: a process is one executed program, or a fork of it
         self._began: dict[int, int | None] = {}  # by pid
         self._outside: dict[int, int] = {}  # pid by the number in a PID namespace
@@ -106,7 +113,6 @@ class Drain:
         self._shortest = shortest
         self._stopped: Stopped | None = None
         self._names = ThreadNames(lambda number, name: self._tell([{"thread": number, "name": name}]))
-        self._overcounted = 0  # dropped calls that another thread has counted: one on which a coroutine went on
 
     # --- while the program runs ---
 
@@ -114,18 +120,18 @@ class Drain:
         """Move all full segments to the spool; returns how many there were."""
         self._meet_threads()
         self._names.look(time.monotonic())
-        full = np.flatnonzero(self.arena.segments["state"] == layout.SEGMENT_FULL)
+        full = np.flatnonzero(self.rings.segments["state"] == layout.SEGMENT_FULL)
         taken = self._take_in_order(full, final=False)
         if self._spool.stopped is not None:
             self._stop()  # by what another arena's records did not find room for
         self._retire_threads()
         if taken or len(full):
-            self.arena.answer()
+            self.rings.answer()
         return taken
 
     def _take_in_order(self, indexes: npt.NDArray[np.intp], *, final: bool) -> int:
         """A thread's segments in sequence; one that is missing (not seen as full yet) holds up those behind it."""
-        segments = self.arena.segments
+        segments = self.rings.segments
         order = np.lexsort((segments["sequence"][indexes], segments["thread"][indexes]))
         taken = 0
         for index in indexes[order].tolist():
@@ -150,7 +156,7 @@ class Drain:
         calls: dict[int, set[InFlight]] = {}
         for pid in self.pids - self._frozen.keys():
             rows = []
-            for entry, call in calls_in_flight(self.arena, self._entries(pid)):
+            for entry, call in calls_in_flight(self.arena, self._entries(pid), self.slot):
                 now, number = read_ticks() - self._tick_base, self._threads[entry].number
                 if (now - call.start) & START_MASK >= self._shortest:  # what is shorter may yet be filtered
                     calls.setdefault(number, set()).add(call)
@@ -158,12 +164,12 @@ class Drain:
             self._spool.append("open", rows, self._processes[pid])
         self._stopped = Stopped(calls, self._frozen)
         self._spool.append("end", {"tick": read_ticks() - self._tick_base, "reason": self._spool.stopped})
-        self.arena.header["recording"] = 0
+        self.rings.row["recording"] = 0
 
     def _take_segment(self, index: int, thread: _Thread, *, final: bool) -> bool:
         """Append one segment; False while a place in it is reserved and not yet filled (see native/agent/ring.c)."""
-        used = int(self.arena.segments["used"][index])
-        data = self.arena.data[index, :used]
+        used = int(self.rings.segments["used"][index])
+        data = self.rings.data[index, :used]
         words = data.view(np.uint64)
         if not final and has_holes(words):
             return False
@@ -172,15 +178,15 @@ class Drain:
             self._stop()
         self.calls_taken += used // layout.RECORD_SIZE
         data[:] = 0
-        self.arena.segments["used"][index] = 0
-        self.arena.segments["state"][index] = layout.SEGMENT_FREE
+        self.rings.segments["used"][index] = 0
+        self.rings.segments["state"][index] = layout.SEGMENT_FREE
         return True
 
     def _meet_threads(self) -> None:
         """Give numbers to threads that have appeared in the table."""
         table = self.arena.threads
         states = table["state"]
-        for entry in np.flatnonzero((states == layout.THREAD_LIVE) | (states == layout.THREAD_DEAD)).tolist():
+        for entry in np.flatnonzero((states == layout.THREAD_LIVE) | self._dead_for_us()).tolist():
             row = table[entry]
             known = self._threads.get(entry)
             if known is not None and known.started == int(row["started"]):
@@ -240,9 +246,9 @@ class Drain:
         return began is None or began != start_time(pid)
 
     def _retire_threads(self) -> None:
-        """Free the entries of dead threads whose segments have been taken, and whose coroutines have returned."""
-        table, segments = self.arena.threads, self.arena.segments
-        dead = np.flatnonzero(table["state"] == layout.THREAD_DEAD)
+        """Let go of dead threads whose segments have been taken, and whose coroutines have returned."""
+        table, segments = self.arena.threads, self.rings.segments
+        dead = np.flatnonzero(self._dead_for_us())
         if not len(dead):
             return
         busy = set(segments["thread"][segments["state"] != layout.SEGMENT_FREE].tolist())
@@ -250,39 +256,31 @@ class Drain:
         for entry in dead.tolist():
             if entry not in busy and entry in self._threads:
                 self._finish_thread(entry)
+                table["waits"][entry, self.rings.number] = 0
 
-    def _finish_thread(self, entry: int, *, goes_on: bool = False) -> None:
+    def _dead_for_us(self) -> npt.NDArray[np.bool_]:
+        """Which entries are those of dead threads that we have not let go of."""
+        table = self.arena.threads
+        dead: npt.NDArray[np.bool_] = (table["state"] == layout.THREAD_DEAD) & (
+            table["waits"][:, self.rings.number] != 0
+        )
+        return dead
+
+    def _finish_thread(self, entry: int) -> None:
         self._put_right(entry)
-        row, thread = self.arena.threads[entry], self._threads.pop(entry)
+        thread = self._threads.pop(entry)
         self._names.end(thread.number)
-        ended = int(row["ended"])
+        ended = int(self.arena.threads["ended"][entry])
         if ended:
             self._tell([{"thread": thread.number, "end": ended - self._tick_base}])
-        self._spool.append("counters", [self._counters(thread, row)])
-        if not goes_on or int(row["state"]) == layout.THREAD_DEAD:
-            row["state"] = layout.THREAD_FREE
-
-    def _counters(self, thread: _Thread, row: Any) -> dict[str, int]:
-        missed, dropped, filtered = self._before.get(thread.started, (0, 0, 0))
-        return {
-            "thread": thread.number,
-            "process": thread.process,
-            "missed": int(row["missed"]) - missed,
-            "dropped": self._dropped(int(row["dropped"]) + thread.lost_here - dropped),
-            "filtered": int(row["filtered"]) - filtered,
-        }
-
-    def _dropped(self, counted: int) -> int:
-        """A number of dropped calls without what was counted too much elsewhere."""
-        counted -= self._overcounted
-        self._overcounted = max(-counted, 0)
-        return max(counted, 0)
+        lost = self._losses.of_thread(entry, thread.started, thread.lost_here)
+        self._spool.append("counters", [{"thread": thread.number, "process": thread.process, **lost}])
 
     def _put_right(self, entry: int) -> None:
         """Before a thread, or what is in flight of it, is forgotten: what the agent has counted since the stop."""
         if self._stopped is not None:
             thread = self._threads[entry]
-            in_flight = {call for _, call in calls_in_flight(self.arena, [entry])}
+            in_flight = {call for _, call in calls_in_flight(self.arena, [entry], self.slot)}
             thread.lost_here += self._stopped.uncounted(thread.number, in_flight)
 
     # --- when a process has ended, or the recording does ---
@@ -294,24 +292,21 @@ class Drain:
         writing a record and ending the call: then it is not open any more.
         """
         self._meet_threads()
-        segments = self.arena.segments
+        segments = self.rings.segments
         entries = self._entries(pid)
         owned = np.isin(segments["thread"], entries) & (segments["state"] == layout.SEGMENT_OWNED)
         used = {}
         written = set()
         for index in np.flatnonzero(owned).tolist():
             used[index, int(segments["sequence"][index])] = size = self._written(index)
-            last = self.arena.data[index, max(size - _LAST_RECORDS, 0) : size].view(np.uint64)
+            last = self.rings.data[index, max(size - _LAST_RECORDS, 0) : size].view(np.uint64)
             written.update(last[::2].tolist())
         for entry in entries:
             self._put_right(entry)
         now = read_ticks() - self._tick_base
-        in_flight = calls_in_flight(self.arena, entries)
+        in_flight = calls_in_flight(self.arena, entries, self.slot)
         rows = [open_row(self._threads[at].number, call, now) for at, call in in_flight if call.start not in written]
-        if self.others_stay:
-            take_off_recorder(self.arena, entries)
-        else:
-            self.arena.open_calls["function"][places_in_flight(self.arena, entries)] &= np.uint64(layout.OPEN_SLOW)
+        take_off_recorder(self.arena, entries, self.slot)
         self._frozen[pid] = _Frozen(used, rows, now)
 
     def _entries(self, pid: int) -> list[int]:
@@ -323,7 +318,7 @@ class Drain:
         ``ended`` is when, in ticks since the base; ``status`` its wait status, which its parent alone gets to know.
         """
         self._meet_threads()
-        segments = self.arena.segments
+        segments = self.rings.segments
         frozen = self._frozen.get(pid)
         if frozen is not None:
             ended = min(ended, frozen.ended)
@@ -338,13 +333,9 @@ class Drain:
         self._take_in_order(np.flatnonzero(mine), final=True)
         self._append_open_calls(pid, frozen)
         for entry in entries:
-            self._put_right(entry)
-        goes_on = self.others_stay and shares(pid, self.arena.inode)
-        if not goes_on:
-            forget_calls(self.arena, entries)
-        for entry in entries:
             self._tell([{"thread": self._threads[entry].number, "end": ended}])
-            self._finish_thread(entry, goes_on=goes_on)
+            self._finish_thread(entry)
+        self._let_go(entries, ended=self.has_ended(pid) or not shares(pid, self.arena.inode))
         if pid in self._processes:
             code = None if status is None else os.waitstatus_to_exitcode(status)
             self._spool.append("processes", [{"process": self._processes[pid], "end": ended, "status": code}])
@@ -353,17 +344,44 @@ class Drain:
         self._processes.pop(pid, None)
         self._began.pop(pid, None)
         self._outside = {number: outside for number, outside in self._outside.items() if outside != pid}
-        self.arena.answer()
+        self.rings.answer()
+
+    def _let_go(self, entries: list[int], *, ended: bool) -> None:
+        """We are done with threads; where their process has ``ended``, and all recorders are, they are gone."""
+        with self._registry.locked():
+            table, number = self.arena.threads, self.rings.number
+            for entry in entries if ended else []:
+                if int(table["state"][entry]) == layout.THREAD_LIVE:
+                    table["waits"][entry] = self.arena.rings["controller_pid"] != 0
+                    table["state"][entry] = layout.THREAD_DEAD
+            table["waits"][entries, number] = 0
+            if ended:
+                forget_calls(self.arena, [entry for entry in entries if not table["waits"][entry].any()])
 
     def _written(self, index: int) -> int:
         """How far a segment has been written: to its last place that is not zero."""
-        words = self.arena.data[index].view(np.uint64)
+        words = self.rings.data[index].view(np.uint64)
         filled = np.flatnonzero(words)
         size = layout.RECORD_SIZE
         return 0 if not len(filled) else (int(filled[-1]) * 8 // size + 1) * size
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has been seen in the arena."""
+        return not self._told_of_others
+
+    def _look_for_others(self) -> None:
+        if not self._told_of_others and not self._registry.is_alone(self.slot):
+            self._tell_of_others()
+
+    def _tell_of_others(self) -> None:
+        """Others use the arena, too: their calls count in the depths of ours, which are put right later (depths.py)."""
+        self._told_of_others = True
+        self._spool.append("metadata", {"beside_others": True})
+
     def append_open_calls(self) -> None:
         """Note the calls in flight of all processes: if we are killed, the last note counts."""
+        self._look_for_others()
         for pid in self.pids:
             self._append_open_calls(pid)
 
@@ -375,16 +393,17 @@ class Drain:
             rows = frozen.open_calls
         else:
             now = read_ticks() - self._tick_base
-            in_flight = calls_in_flight(self.arena, self._entries(pid))
+            in_flight = calls_in_flight(self.arena, self._entries(pid), self.slot)
             rows = [open_row(self._threads[entry].number, call, now) for entry, call in in_flight]
         if pid in self._processes:
             self._spool.append("open", rows, self._processes[pid])
 
     def finish(self, ended: int) -> None:
         """Finish all processes, and note what threads without an entry of their own have lost."""
+        self._look_for_others()
         for pid in sorted(self.pids):
             self.finish_process(pid, ended)
-        missed, dropped = int(self.arena.header["missed"]), self._dropped(int(self.arena.header["dropped"]))
+        missed, dropped = self._losses.of_nobody()
         if missed or dropped:
             row = {
                 "thread": None,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from shadowgraph.agent import layout
-from shadowgraph.agent.entries import RECORDER_SLOT
-from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
 from shadowgraph.ops.leaving import Leaving, has_users
 from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
-from shadowgraph.ops.recorder_slot import give_back_recorder_slot, is_taken_off
+from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off
 
 __all__ = ["EnteredImage"]
 
@@ -38,38 +36,48 @@ class EnteredImage:
         """Take the recorder off, and the hooks if nobody else uses them."""
         leaving = Leaving(self.sharing, self._has_others, self._freeze)
         leaving.run()
-        give_back_recorder_slot(self.process.agent)  # if no process of it was left
+        end_recorder(self.process.agent, self.process.slot)  # if no process of it was left
         return leaving
 
+    def finish(self, ended: int) -> None:
+        """Take the last of what has been recorded; the place and the buffer are free then."""
+        self.drain.rings.stop()
+        self.drain.take()
+        self.drain.finish(ended)
+        give_back_recorder_slot(self.process.agent, self.process.slot)
+
     def _has_others(self, pid: int) -> bool:
-        self.drain.others_stay = has_users(self.process.agent, pid, but=RECORDER_SLOT)
-        return self.drain.others_stay
+        return has_users(self.process.agent, pid, but=self.process.slot)
 
     def _freeze(self, pid: int) -> None:
         """The process stands still: of all functions what was called until now is recorded, and nothing later."""
-        give_back_recorder_slot(self.process.agent)
+        end_recorder(self.process.agent, self.process.slot)
         self.drain.freeze(pid)
 
     def is_taken_off(self) -> bool:
         """Whether somebody else has taken the recorder off."""
-        return is_taken_off(self.process.agent)
+        return is_taken_off(self.process.agent, self.process.slot)
 
     def sharing(self) -> list[int]:
         """The processes that share the arena."""
         return sharers(self.drain.arena.inode, self._began)
 
-    def has_served(self, event: np.void) -> bool:
-        """Whether we have looked at what a thread has loaded, which waits for others yet."""
-        return int(event["kind"]) == layout.EVENT_LOADED and bool(int(event["arguments"][0]) >> RECORDER_SLOT & 1)
+    def is_left_to_others(self, pid: int) -> bool:
+        """Whether a process that lives has gone over to another program: another recorder has seen to that."""
+        drain = self.drain
+        return not drain.is_alone and not drain.has_ended(pid) and not shares(pid, drain.arena.inode)
 
-    def answer(self, event: np.void) -> None:
+    def asked(self) -> Iterator[Any]:
+        """The events that it is for us to answer now: where several recorders answer, one does after the other."""
+        slot, kinds = self.process.slot, (layout.EVENT_EXEC, layout.EVENT_EXEC_FAILED, layout.EVENT_LOADED)
+        before = list(RECORDER_SLOTS[: RECORDER_SLOTS.index(slot)])
+        for event in self.drain.arena.asked([slot], kinds):
+            if not event["waits"][before].any():
+                yield event
+
+    def answer(self, event: Any) -> None:
         """Let the thread behind an event go on, as far as we are concerned."""
-        if int(event["kind"]) == layout.EVENT_LOADED:
-            agent = self.process.agent
-            Registry(agent.arena, agent.zones).answer_loaded(event, [RECORDER_SLOT])
-        else:
-            event["state"] = layout.EVENT_ANSWERED
-            self.drain.arena.answer()
+        self.drain.arena.answer(event, self.process.slot)
 
     def who_asks(self, event: Any) -> tuple[int, int]:
         """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""

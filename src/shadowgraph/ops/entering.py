@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -13,13 +13,15 @@ import numpy as np
 from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Hooks, Request, hook, restore
 from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
+from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason
 from shadowgraph.image.runtimes import V8_RESOLVER
 from shadowgraph.ops.choices import Choice, Chosen, EnteredProcess
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
-from shadowgraph.ops.recorder_slot import take_recorder_slot
+from shadowgraph.ops.present import hooked_in, join_functions
+from shadowgraph.ops.recorder_slot import take_first_place
 from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture
@@ -77,11 +79,11 @@ def enter(
                 asked = {address: thread.call(address) for address in asked}
             chosen = choose(memory, asked.__getitem__, selection, known_modules, follow=follow)
         refused: dict[Reason, int] = {}
-        planned = [_planned(choice, selection, capture, ids, refused) for choice in chosen.choices.values()]
+        planned = [_planned(choice, capture, ids, refused) for choice in chosen.choices.values()]
         settings = complete(settings, chosen, known_modules, selection)
         with guard(), lifted(tid), RemoteThread(tid, memory) as thread:
             agent = inject(thread, settings, *chosen.caller)
-            take_recorder_slot(agent, selection)
+            take_first_place(agent, selection, settings, follow=follow)
             tell_runtimes(memory, chosen.modules, known_modules, agent)
             process = EnteredProcess(tid, agent, chosen.executable.path, refused=refused)
             for one in planned:
@@ -314,13 +316,18 @@ class _Planned:
 
 
 def _planned(
-    choice: Choice, selection: Selection, capture: Capture, ids: FunctionIds, refused: dict[Reason, int]
+    choice: Choice,
+    capture: Capture,
+    ids: FunctionIds,
+    refused: dict[Reason, int],
+    known: Mapping[int, int] | None = None,
+    recorder: int = 0,
 ) -> _Planned | None:
     """The chosen rows of one module that can be hooked; counts what cannot be."""
-    request = request_hooks(choice, capture, ids, refused)
+    request = request_hooks(choice, capture, ids, refused, known)
     if request is None:
         return None
-    request = replace(request, conditional=selection.when is not None)
+    request = replace(request, recorder=recorder)
     return _Planned(choice, request, choice.known.plan(request.rows).for_rows(request.rows))
 
 
@@ -342,6 +349,10 @@ def hook_modules(
         known = {(hooks.module.path, hooks.module.base): hooks for hooks in process.hooks}
         again: list[Hooks] = []
         planned: list[_Planned | None] = []
+        choices: list[Choice] = []
+        registry = Registry(process.agent.arena, process.agent.zones)
+        if not registry.is_alone(process.slot):
+            ids.share(process.agent)
         for module in read_modules(process.pid):
             hooks = known.get((module.path, module.base))
             if hooks is not None:
@@ -351,12 +362,15 @@ def hook_modules(
             choice = _choose_in(module, known_modules.get(module), selection, is_executable=False)
             if choice.flags:
                 _add_own_hooks({module.path: choice}, [module], known_modules, follow=False)
-                planned.append(_planned(choice, selection, capture, ids, process.refused))
+                hooked = hooked_in(memory, module, registry)
+                planned.append(_planned(choice, capture, ids, process.refused, hooked, process.slot))
+                choices.append(choice)
         with guard(), RemoteThread(tid, memory) as thread:
             for hooks in again:
                 restore(thread, hooks)
             for one in planned:
                 if one is not None:
                     one.hook(thread, process)
+        process.traced.update(join_functions(process.agent, process.slot, choices))
     finally:
         memory.close()

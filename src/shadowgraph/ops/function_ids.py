@@ -83,6 +83,12 @@ class FunctionIds:
         self._registry = Registry(agent.arena, agent.zones)
         return int(agent.arena.header["tick_base"])
 
+    def share(self, agent: Agent) -> None:
+        """From now on take numbers that are neither ours already, in whatever process, nor those of others here."""
+        registry = Registry(agent.arena, agent.zones)
+        registry.skip_numbers(max(self._ids.values(), default=0))
+        self._registry = registry
+
     def _take_number(self) -> int:
         if self._registry is not None:
             return int(self._registry.number_functions(1)[0])

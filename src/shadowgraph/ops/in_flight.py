@@ -9,14 +9,12 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
-from shadowgraph.agent.entries import RECORDER_SLOT
 
 __all__ = [
     "START_MASK",
     "InFlight",
     "calls_in_flight",
     "forget_calls",
-    "losses_of",
     "open_row",
     "places_in_flight",
     "take_off_recorder",
@@ -25,7 +23,6 @@ __all__ = [
 
 START_MASK = (1 << layout.START_BITS) - 1
 _FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
-_RECORDER = 1 << RECORDER_SLOT
 _DEPTH_MASK = (1 << layout.DEPTH_BITS) - 1
 
 
@@ -47,8 +44,8 @@ def places_in_flight(arena: Arena, entries: list[int]) -> npt.NDArray[np.intp]:
     return found
 
 
-def calls_in_flight(arena: Arena, entries: list[int]) -> list[tuple[int, InFlight]]:
-    """The recorder's calls in flight of some threads, each with the entry of its thread.
+def calls_in_flight(arena: Arena, entries: list[int], slot: int) -> list[tuple[int, InFlight]]:
+    """A recorder's calls in flight of some threads, each with the entry of its thread.
 
     One that returns while it is read is left out: its place does not read the same twice.
     """
@@ -59,17 +56,24 @@ def calls_in_flight(arena: Arena, entries: list[int]) -> list[tuple[int, InFligh
     return [
         (owner, InFlight(place, call[0], call[1] & _FUNCTION_MASK))
         for place, owner, call, again in rows
-        if call == again and call[1] & _FUNCTION_MASK and (not call[1] & layout.OPEN_USERS or call[2] & _RECORDER)
+        if call == again and call[1] & _FUNCTION_MASK and _users_of(call) >> slot & 1
     ]
 
 
-def take_off_recorder(arena: Arena, entries: list[int]) -> None:
-    """Calls in flight of some threads, which stand still, are no recorder's from now on; other users keep theirs."""
+def _users_of(call: tuple[int, ...]) -> int:
+    """The users of a row of struct sg_open: what the plain path has entered is that of slot 0."""
+    return call[2] if call[1] & layout.OPEN_USERS else 1
+
+
+def take_off_recorder(arena: Arena, entries: list[int], slot: int) -> None:
+    """Calls in flight of some threads, which stand still, are not this recorder's from now on; others keep theirs."""
     calls, places = arena.open_calls, places_in_flight(arena, entries)
-    plain = places[calls["function"][places] & np.uint64(layout.OPEN_USERS) == 0]
-    calls["users"][plain] = 0
-    calls["users"][places] &= np.uint64(~_RECORDER & (1 << 64) - 1)
-    calls["function"][plain] |= np.uint64(layout.OPEN_SLOW | layout.OPEN_USERS)
+    marked = calls["function"][places] & np.uint64(layout.OPEN_USERS) != 0
+    calls["users"][places[marked]] &= np.uint64(~(1 << slot) & (1 << 64) - 1)
+    if slot == 0:
+        plain = places[~marked]
+        calls["users"][plain] = 0
+        calls["function"][plain] |= np.uint64(layout.OPEN_SLOW | layout.OPEN_USERS)
 
 
 def threads_in_flight(arena: Arena) -> set[int]:
@@ -100,10 +104,3 @@ def _depth(place: int, now: int) -> int:
     """The depth in q0 of a record whose start is the last possible one before ``now`` (see records.h)."""
     start = now - ((now - place) & START_MASK)
     return ((place - start) >> layout.START_BITS) & _DEPTH_MASK
-
-
-def losses_of(arena: Arena) -> dict[int, tuple[int, int, int]]:
-    """Missed, dropped and filtered so far of the threads that are there, by when they began (ticks)."""
-    rows = arena.threads[arena.threads["state"] == layout.THREAD_LIVE]
-    columns = (rows[name].tolist() for name in ("started", "missed", "dropped", "filtered"))
-    return {started: (missed, dropped, filtered) for started, missed, dropped, filtered in zip(*columns, strict=True)}

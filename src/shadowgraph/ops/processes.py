@@ -52,6 +52,24 @@ def alone_with(pid: int) -> Iterator[None]:
         os.close(folder)  # and with it the lock
 
 
+@contextmanager
+def alone_if_free(pid: int) -> Iterator[bool]:
+    """As :func:`alone_with`, for who must not wait: whether nobody else changes a process's hooks at this moment."""
+    try:
+        folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        raise StartError(f"process {pid} has ended") from None
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(folder)
+
+
 def vet_alone(pid: int) -> None:
     """StartError if a process cannot be attached to.
 
@@ -135,12 +153,15 @@ def _living_threads(pid: int) -> Iterator[int]:
 
 
 def sharers(inode: int, since: int) -> list[int]:
-    """All processes that map the arena with this inode. None of them began before ``since`` (see start_time())."""
+    """All processes whose agent has the arena with this inode. None began before ``since`` (see start_time())."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and shares(int(name), inode, since)]
 
 
 def shares(pid: int, inode: int, since: int = 0) -> bool:
-    """Whether a process maps the arena with this inode; never for ourselves, nor if it began before ``since``."""
+    """Whether a process's agent has the arena with this inode; never for ourselves, nor if it began before ``since``.
+
+    Other controllers map the arena, too, from its beginning; the agent alone has another mapping of a part of it.
+    """
     fields = _stat(f"/proc/{pid}/stat")
     if fields is None or pid == os.getpid() or int(fields[19]) < since:
         return False
@@ -148,7 +169,8 @@ def shares(pid: int, inode: int, since: int = 0) -> bool:
     tid = pid if fields[0] not in b"ZX" else next(_living_threads(pid), None)
     try:
         with open(f"/proc/{pid}/task/{tid}/maps", "rb") as file:
-            return any(line.split(None, 5)[4] == b"%d" % inode for line in file if _ARENA in line)
+            parts = [line.split(None, 5) for line in file if _ARENA in line]
+        return any(inode_of == b"%d" % inode and int(offset, 16) for _, _, offset, _, inode_of, _ in parts)
     except OSError:
         return False
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.entries import RECORDER_SLOT
 from shadowgraph.agent.registry import Registry
 from shadowgraph.ops.processes import runs
 from shadowgraph.target.status import read_status
@@ -23,7 +22,7 @@ __all__ = ["reap"]
 def reap(registry: Registry, pid: int) -> None:
     """Give back what processes have left that have forked from ``pid`` and ended. Called with the lock held.
 
-    The entries of threads are the recorder's to give back, where there is one. In another PID namespace the numbers of
+    The entries of threads are for recorders to give back, where there are any. In another PID namespace the numbers of
     processes say nothing to us, and all are left alone.
     """
     if (read_status(pid) or {}).get("NSpid", str(pid)).split() != [str(pid)]:
@@ -41,7 +40,7 @@ def reap(registry: Registry, pid: int) -> None:
     pages["state"][used[np.isin(users, ended)]] = layout.PAGE_ORPHAN
     for words in holders:
         words[(words != 0) & np.isin(words >> np.uint64(32), np.array(ended, np.uint64))] = 0
-    if RECORDER_SLOT not in registry.slots() or not registry.has_recorder_slot:
+    if not registry.has_recorder():
         threads["state"][living[np.isin(owners, ended)]] = layout.THREAD_FREE
 
 

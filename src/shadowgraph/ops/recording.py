@@ -8,25 +8,23 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.image import Reason
 from shadowgraph.ops.choices import EnteredProcess
-from shadowgraph.ops.condition import conditions_of
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.processes import alone_with, end_told, runs
-from shadowgraph.ops.recorder_slot import join_for_recording
+from shadowgraph.ops.processes import alone_if_free, alone_with, end_told, runs
+from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
 from shadowgraph.ops.result import Result, end_of
 from shadowgraph.ops.selection import Selection
@@ -69,9 +67,7 @@ class Recording:
         self.capture = capture or Capture()
         self.follow = follow
         self.tick_base = read_ticks()
-        self.settings = Settings(
-            **{**settings.__dict__, "tick_base": self.tick_base, "capture": int(bool(self.capture))}
-        )
+        self.settings = replace(settings, tick_base=self.tick_base, capture=int(bool(self.capture)))
         self.known_modules = KnownModules()
         self.ids = FunctionIds()
         self.numbering = Numbering()
@@ -82,6 +78,7 @@ class Recording:
         self._programs: set[str] = set()
         self.captured = 0
         self._execs: dict[int, int] = {}
+        self._left_to_others = set[int]()  # processes whose next program another recorder follows
         self._gone: dict[int, int] = {}  # wait status by pid, of those that we have waited for
         self._pulse = threading.Event()
         self.main_pid = 0
@@ -128,28 +125,37 @@ class Recording:
         return self._record(pid, started, seconds)
 
     def _attach(self, pid: int, judge: Judge) -> None:
-        from shadowgraph.ops.attaching import prepare
-
         self.main_pid, self._attached = pid, True
         with end_told(pid):
-            joined, stops = join_for_recording(pid, self.settings.policy)
+            joined = join_for_recording(pid, self.settings)
             if joined is not None:
-                self._stood_still += stops
-                self.tick_base = self.ids.join(joined)
-                self.selection = conditions_of(self.selection, self.settings)
+                self._stood_still += joined.stops
+                self.tick_base = self.ids.join(joined.agent)
+                self.settings = replace(self.settings, tick_base=self.tick_base)
             self.spool.append("clock", clock_pair(self.tick_base))
-            chosen = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
-            attachment = prepare(pid, *chosen, follow=self.follow, joined=joined)
             try:
-                refuse_agent(self.selection, pid)
-                if not attachment.wanted and not self.selection.names_modules():
-                    path = attachment.chosen.executable.path
-                    raise nothing_hooked(self.selection, self.known_modules, path, attachment.refused)
-                process = attachment.carry_out(judge)
-            finally:
-                attachment.close()
-        self._stood_still += attachment.stops
+                process = self._attach_to(pid, judge, joined)
+            except BaseException:
+                if joined is not None:
+                    give_back_recorder_slot(joined.agent, joined.slot)
+                raise
         self._add(process)
+
+    def _attach_to(self, pid: int, judge: Judge, joined: Joined | None) -> EnteredProcess:
+        from shadowgraph.ops.attaching import prepare
+
+        chosen = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
+        attachment = prepare(pid, *chosen, follow=self.follow, joined=joined)
+        try:
+            refuse_agent(self.selection, pid)
+            if not attachment.wanted and not self.selection.names_modules():
+                path = attachment.chosen.executable.path
+                raise nothing_hooked(self.selection, self.known_modules, path, attachment.refused)
+            process = attachment.carry_out(judge)
+        finally:
+            attachment.close()
+        self._stood_still += attachment.stops
+        return process
 
     def _record(self, pid: int, started: Callable[[], None] | None, seconds: float | None) -> Result:
         """Record what has been entered, to the end."""
@@ -197,12 +203,12 @@ class Recording:
 
     def _wake(self) -> None:
         for image in list(self.images):
-            image.drain.arena.wake()
+            image.drain.rings.wake()
 
     def _beat(self) -> None:
         while not self._pulse.wait(_LOOK_SECONDS):
             for image in list(self.images):
-                image.drain.arena.beat()
+                image.drain.rings.beat()
 
     def _enter(self, pid: int, *, first: bool = False) -> None:
         """Enter a program that has just been exec'ed, and let it run. Until then the first dies with us."""
@@ -229,7 +235,8 @@ class Recording:
             return self._new_process(pid, parent, command, start)
 
         shortest = self.settings.minimal_ticks
-        drain = Drain(process.agent.arena, self.spool, self.numbering, self.tick_base, new_process, shortest)
+        place = (process.agent, process.slot)
+        drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, shortest)
         self.images.append(EnteredImage(process, drain))
         self.traced |= process.traced
         if process.program not in self._programs:  # the same functions are refused each time
@@ -258,7 +265,7 @@ class Recording:
         looked = noted = time.monotonic()
         pause = _LOOK_SECONDS  # before the next note: more and more, since a short program may be killed soon
         while not self.stop:
-            bells = [int(image.drain.arena.header["bell"]) for image in self.images]
+            bells = [int(image.drain.rings.row["bell"]) for image in self.images]
             busy = sum(image.drain.take() for image in self.images)
             for image in self.images:
                 self._answer_events(image)
@@ -273,23 +280,21 @@ class Recording:
                 self.spool.append("clock", clock_pair(self.tick_base))  # if we are killed, the last one counts
                 for image in self.images:
                     image.drain.append_open_calls()
-            if now - looked > _LOOK_SECONDS or self._status is not None or self._exits.ended.keys() & self._pids():
+            any_ended = any(self._exits.ended.keys() & image.drain.pids for image in self.images)
+            if now - looked > _LOOK_SECONDS or self._status is not None or any_ended:
                 looked = now
                 self._collect_ended()
-                if self._attached and not self._anybody_left():
+                if self._attached and not (self._execs or self.images):
                     self._status = 0  # its own is its parent's business
-                if self._status is not None and not self._anybody_left():
+                if self._status is not None and not (self._execs or self.images):
                     return
             if not busy:
                 self._rest(bells)
 
-    def _pids(self) -> set[int]:
-        return {pid for image in self.images for pid in image.drain.pids}
-
     def _rest(self, bells: list[int]) -> None:
         """Sleep until the newest program's agent rings, or for a moment."""
         if len(bells) == len(self.images) and bells:
-            self.images[-1].drain.arena.wait(_IDLE_SECONDS if self._status is None else 0.002, bells[-1])
+            self.images[-1].drain.rings.wait(_IDLE_SECONDS if self._status is None else 0.002, bells[-1])
         else:
             time.sleep(0.001)
 
@@ -311,42 +316,38 @@ class Recording:
         self._collect_main(self.main_pid)  # what is known to have ended has a status
         for image in list(self.images):
             for pid in list(image.drain.pids):
-                if pid in self._gone or pid in ended or image.drain.has_ended(pid):
+                if pid not in self._execs.values() and image.is_left_to_others(pid):
+                    image.drain.finish_process(pid, self._now())
+                elif pid in self._gone or pid in ended or image.drain.has_ended(pid):
                     status = self._gone.get(pid, self._exits.statuses.get(pid))
                     image.drain.finish_process(pid, ended.get(pid, self._now()), status)
                 else:
                     self._exits.watch(pid)
             if not image.drain.pids and not image.lives():
-                self._retire(image)
+                image.finish(self._now())  # nobody shares the arena any more
+                self.images.remove(image)
 
         for pid in ended:
             self._exits.ended.pop(pid, None)  # the number may be given to another process
 
-    def _retire(self, image: EnteredImage) -> None:
-        """Nobody shares the arena any more: the last of it, and its memory is free."""
-        image.drain.take()
-        image.drain.finish(self._now())
-        self.images.remove(image)
-
-    def _anybody_left(self) -> bool:
-        return bool(self._execs or self.images)
-
     def _answer_events(self, image: EnteredImage) -> None:
-        events = image.drain.arena.events
-        for index in np.flatnonzero(events["state"] == layout.EVENT_ASKED).tolist():
-            event = events[index]
+        for event in image.asked():
             kind, pid, tid = int(event["kind"]), *image.who_asks(event)
             try:
                 if kind in (layout.EVENT_EXEC, layout.EVENT_LOADED):
                     refuse_confined(pid)
-                if kind == layout.EVENT_EXEC:
+                if kind == layout.EVENT_EXEC and not event["followed_by"]:
                     refuse_rights(pid, event["arguments"])
                     ptrace.seize(tid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
                     self._execs[tid] = pid
+                    event["followed_by"] = os.getpid()
+                elif kind == layout.EVENT_EXEC:
+                    self._left_to_others.add(pid)
                 elif kind == layout.EVENT_EXEC_FAILED:
+                    self._left_to_others.discard(pid)
                     self._let_go(tid)
-                elif kind == layout.EVENT_LOADED and not image.has_served(event):
-                    self._hook_loaded(image, pid, tid)
+                elif kind == layout.EVENT_LOADED and not self._hook_loaded(image, pid, tid):
+                    continue  # others change its hooks at this moment: it waits
             except ptrace.TraceeEnded as ended:
                 if tid == pid:
                     self._note_end(pid, ended.status)
@@ -361,17 +362,21 @@ class Recording:
         ptrace.stop(tid)
         ptrace.detach(tid)
 
-    def _hook_loaded(self, image: EnteredImage, pid: int, tid: int) -> None:
-        """New modules are mapped, and nothing of them has run: hook them before the loader goes on."""
-        ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
-        ptrace.stop(tid)
-        try:
-            what = (self.selection, self.capture, self.known_modules, self.ids)
-            hook_modules(tid, image.process, *what, partial(ptrace.dying_with_us, tid))
-            self.traced |= image.process.traced
-            self.captured += self.ids.append_new(self.spool)
-        finally:
-            ptrace.detach(tid)
+    def _hook_loaded(self, image: EnteredImage, pid: int, tid: int) -> bool:
+        """New modules are mapped, and nothing of them has run: hook them before the loader goes on, if we can now."""
+        with alone_if_free(pid) as alone:
+            if not alone:
+                return False
+            ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
+            ptrace.stop(tid)
+            try:
+                what = (self.selection, self.capture, self.known_modules, self.ids)
+                hook_modules(tid, image.process, *what, partial(ptrace.dying_with_us, tid))
+                self.traced |= image.process.traced
+                self.captured += self.ids.append_new(self.spool)
+            finally:
+                ptrace.detach(tid)
+        return True
 
     def _follow_execs(self) -> None:
         """Enter the programs of processes that have exec'ed; pass on what else stops them."""
@@ -435,11 +440,9 @@ class Recording:
         """The last of everything: what is in the rings, what is open, the clock, why it ended."""
         self.spool.append("clock", clock_pair(self.tick_base))
         for image in self.images:
-            image.drain.arena.header["recording"] = 0
-            image.drain.take()
-            image.drain.arena.header["controller_pid"] = 0
-            image.drain.finish(self._now())
-            image.drain.arena.answer()
+            image.finish(self._now())
+        for pid in sorted(self._left_to_others):
+            self._note(f"process {pid} has executed another program, which another recorder follows")
         for note in [*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured)]:
             self._note(note)
         self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})

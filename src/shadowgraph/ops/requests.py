@@ -45,6 +45,8 @@ def request_hooks(
         choice.flags[row] = layout.FLAG_SILENT
     if known:
         rows = _new_rows(choice, rows, plan, known, ids, refused)
+        if capture:
+            _capture_present(choice, capture, ids)
     flags = np.array([choice.flags[row] for row in rows.tolist()], np.int64)
     variants = np.array([choice.variants.get(row, 0) for row in rows.tolist()], np.int64)
     if not (flags & layout.FLAG_SILENT).all():
@@ -79,6 +81,8 @@ def _new_rows(
             ids.adopt(number, path, int(table.start[row]), name, int(table.size[row]))
         if number:
             choice.present[number] = flags & ~(layout.FLAG_SILENT | layout.FLAG_CALLER)
+            if row in choice.variants:
+                choice.present_variants[number] = choice.variants[row]
     is_known = np.array(numbers, np.int64) != 0
     # A short function's jump leads through bytes of a longer one, which are written together with that one's jump.
     stuck = ~is_known & np.isin(plan.lender[rows], rows[is_known])
@@ -86,6 +90,14 @@ def _new_rows(
         refused[Reason.PLACE_IN_USE] = refused.get(Reason.PLACE_IN_USE, 0) + int(stuck.sum())
     new: npt.NDArray[np.int64] = rows[~is_known & ~stuck]
     return new
+
+
+def _capture_present(choice: Choice, capture: Capture, ids: Numbers) -> None:
+    """What to capture of functions that others have hooked."""
+    present = sorted((row, number) for row, number in choice.numbers.items() if number in choice.present)
+    rows, numbers = (np.array([pair[at] for pair in present], np.int64) for at in (0, 1))
+    values = _values(choice, rows, numbers, capture, ids)
+    choice.present_values = {int(numbers[index]): items for index, items in values.items()}
 
 
 def count_hooks(hooks: Hooks, request: Request, process: EnteredProcess) -> None:

@@ -1,4 +1,4 @@
-"""A recorder that comes to an arena in which others are: nothing of a former recorder's must reach it (R11).
+"""A recorder that comes to where another one was before: nothing of that one must reach it (R11).
 
 Threads may still hold ring segments of the former recorder, and calls that it has seen begin may be in flight. Each
 process that shares the arena is stopped for a moment, at a time when none of its threads stands in the agent; its rings
@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Agent, agent_function, find_agent
+from shadowgraph.agent.rings import ring_of
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import StartError
 from shadowgraph.ops.borrowing import CALL_SECONDS
@@ -28,21 +28,17 @@ __all__ = ["take_over"]
 _SECONDS = 10.0
 
 
-def take_over(agent: Agent, policy: int, controller: int) -> list[float]:
-    """Make an arena ready for a new recorder in its slot, which nobody has; returns how long processes stood still."""
-    stops = [_reset(pid, agent) for pid in sharers(agent.arena.inode, 0)]
-    arena = agent.arena
-    for index in np.flatnonzero(arena.segments["state"] != layout.SEGMENT_FREE).tolist():
-        arena.data[index] = 0
-        arena.segments["used"][index] = 0
-        arena.segments["state"][index] = layout.SEGMENT_FREE
-    arena.header["policy"] = policy
-    arena.header["controller_pid"] = controller
-    arena.header["recording"] = 1
-    return stops
+def take_over(agent: Agent, slot: int) -> list[float]:
+    """Make a slot that is ours ready for a new recorder; returns for how long processes stood still for it.
+
+    Where nobody has had its rings before, there is nothing to be done.
+    """
+    if int(agent.arena.rings[ring_of(slot)]["generation"]) == 0:
+        return []
+    return [_reset(pid, agent, slot) for pid in sharers(agent.arena.inode, 0)]
 
 
-def _reset(pid: int, agent: Agent) -> float:
+def _reset(pid: int, agent: Agent, slot: int) -> float:
     memory = Memory(pid)
     deadline = time.monotonic() + _SECONDS
     try:
@@ -56,9 +52,9 @@ def _reset(pid: int, agent: Agent) -> float:
                 if not busy:
                     tid = next(iter(stop.registers))
                     with RemoteThread(tid, memory, own_stack=True, seconds=CALL_SECONDS) as thread:
-                        thread.call(agent_function(module, "sg_rings_reset"))
+                        thread.call(agent_function(module, "sg_rings_reset"), ring_of(slot))
                     entries = np.flatnonzero(agent.arena.threads["pid"] == pid).tolist()
-                    take_off_recorder(agent.arena, entries)
+                    take_off_recorder(agent.arena, entries, slot)
             if not busy:
                 return stop.stood_still
             if time.monotonic() > deadline:

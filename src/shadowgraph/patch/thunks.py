@@ -42,7 +42,7 @@ RECORD = np.dtype(
         ("users", "<u8", (2,)),
         ("cell", "<u4"),
         ("variant", "<u4"),
-        ("values", "<u8"),
+        ("recorders", "<u8"),
         ("callers", "<u8"),
     ]
 )

@@ -135,6 +135,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sg_decode": (_I64, [_POINTER, _I64, _I32, ctypes.POINTER(Decoder), _POINTER, ctypes.POINTER(_I64)]),
     "sg_split": (_I64, [_POINTER, _I64, _I64, _POINTER, ctypes.POINTER(_I64)]),
     "sg_sort": (_I64, [_POINTER, _I64, _I64, _POINTER, _POINTER, _POINTER]),
+    "sg_depths_create": (_POINTER, []),
+    "sg_depths_destroy": (None, [_POINTER]),
+    "sg_depths_clear": (None, [_POINTER]),
+    "sg_depths_close": (_I32, [_POINTER, _POINTER, _POINTER, _I64]),
     "sg_emit": (
         _I64,
         [_POINTER, _POINTER, _I64, _U32, ctypes.POINTER(NativeClock), ctypes.POINTER(ColumnPointers), _POINTER],

@@ -17,6 +17,7 @@ from shadowgraph.trace import folder as names
 from shadowgraph.trace.call_writer import CallWriter
 from shadowgraph.trace.clock import fit_clock
 from shadowgraph.trace.columns import CALL_DTYPE, library
+from shadowgraph.trace.depths import Depths
 from shadowgraph.trace.sorting import BLOCK, ThreadSorter
 from shadowgraph.trace.spool_reader import Spool
 from shadowgraph.trace.spool_tables import dropped_by_others, function_rows, merge_by, process_rows, thread_rows
@@ -133,6 +134,7 @@ class _Conversion:
         spool, rows = self._spool, _ThreadRows()
         starts = {row["thread"]: row["start"] for row in _rows(spool.contents("threads")) if row.get("start")}
         calls_in_flight = self._open_calls()
+        depths = Depths() if self._metadata.get("beside_others") else None
         writer = CallWriter(self._destination / (names.CALLS + ".part"), self._clock, _rows(spool.contents("values")))
         try:
             sorter = ThreadSorter(spool.fd, self._advance)
@@ -140,7 +142,11 @@ class _Conversion:
                 rows.first[thread] = writer.rows
                 start = starts.get(thread, self._clock.origin)
                 open_calls = calls_in_flight.get(thread, np.empty(0, CALL_DTYPE))
+                if depths is not None:
+                    depths.clear()
                 for block in sorter.sort(spool.pieces.get(thread, []), start, open_calls):
+                    if depths is not None:
+                        depths.close_gaps(block)
                     writer.add(thread, block)
                     if thread not in rows.start and writer.rows > rows.first[thread]:
                         rows.start[thread] = int(block.calls["start"][block.order[0]])

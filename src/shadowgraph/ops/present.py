@@ -1,0 +1,48 @@
+"""Functions that others have hooked already: our recorder and the agent's own needs have them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.inject import Agent
+from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.rings import Rings
+from shadowgraph.ops.choices import Choice
+from shadowgraph.target.memory import Memory
+from shadowgraph.target.modules import Module
+
+__all__ = ["hooked_in", "join_functions"]
+
+_JUMP = b"\xe9"  # jmp rel32
+
+
+def join_functions(agent: Agent, slot: int, choices: Iterable[Choice]) -> list[int]:
+    """Put the recorder in a slot on what is present of these choices; returns the numbers of those functions."""
+    registry, rings = Registry(agent.arena, agent.zones), Rings(agent.arena, slot)
+    numbers, callers = list[int](), list[int]()
+    with registry.locked():
+        for choice in choices:
+            present = [(row, number) for row, number in choice.numbers.items() if number in choice.present]
+            numbers += [number for _, number in present]
+            callers += [number for row, number in present if choice.flags[row] & layout.FLAG_CALLER]
+            rings.put_values(choice.present_values)
+            captured = layout.FLAG_VALUES | layout.FLAG_VECTORS
+            flags = {
+                number: flags | (captured if number in choice.present_values else 0)
+                for number, flags in choice.present.items()
+            }
+            registry.add_flags(flags, choice.present_variants)
+        registry.put_on(slot, np.array(numbers, np.int64), np.array(callers, np.int64))
+    return numbers
+
+
+def hooked_in(memory: Memory, module: Module, registry: Registry) -> dict[int, int]:
+    """The numbers of functions of a loaded module that are hooked, by the address of their jump.
+
+    Those of a module that was there before and is gone may have stood at the same addresses.
+    """
+    known = {at: number for at, number in registry.known().items() if module.low <= at < module.high}
+    return {at: number for at, number in known.items() if memory.read(at, 1) == _JUMP}
