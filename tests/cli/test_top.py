@@ -37,7 +37,7 @@ def test_on_a_pipe_one_table_follows_the_other() -> None:
         first, second = ended.output.split("\n\n")
         for table in (first, second):
             title, *rows = table.splitlines()
-            assert title.split() == ["Calls", "Calls/s", "Mean▼", "Max", "Core", "Function"]
+            assert title.split() == ["Calls", "Calls/s", "Mean▼", "Max", "Time/s", "Function"]
             assert len(rows) == 5
             assert rows[0].endswith("middle"), "it calls most of the others"
             assert rows[3].startswith("... and ") and rows[4].endswith(" functions without a call")
@@ -93,7 +93,7 @@ def test_keys_sort_and_filter() -> None:
         OnTerminal(top(running.pid, "--interval", "100ms")) as terminal,
     ):
         terminal.wait_for("Calls/s▼")
-        for key, title in ((b"l", "Mean▼"), (b"m", "Max▼"), (b"c", "Calls▼"), (b"r", "Calls/s▼")):
+        for key, title in ((b"l", "Mean▼"), (b"m", "Max▼"), (b"c", "Calls▼"), (b"t", "Time/s▼"), (b"r", "Calls/s▼")):
             terminal.press(key)
             terminal.wait_for(title)
         terminal.press(b"/REcx\x7f")

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -236,6 +237,14 @@ class Session:
         if self._pid is None and self.ending not in ("", "exit"):
             said.append(f"the program runs on (process {self.target.pid})")
         return said
+
+    @cached_property
+    def library(self) -> str:
+        """The library that most of the program's code may be in; "" if it has none."""
+        try:
+            return self.target.largest_library
+        except OSError:
+            return ""  # the process has ended
 
     @property
     def filtered(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -102,9 +103,41 @@ class Totals(_Measure):
 
     kind = layout.USER_TOTALS
 
+    def __init__(
+        self,
+        functions: Sequence[str],
+        *,
+        value: str = "duration",
+        when: str | None = None,
+        name: str = "",
+        most: int | None = None,
+    ) -> None:
+        """``most``: of more functions than this take the longest ones, and all that the executable imports.
+
+        ``left_out`` is how many were too many.
+        """
+        super().__init__(functions, value=value, when=when, name=name)
+        self._most = most
+        self.left_out = 0
+
     @staticmethod
     def _stride_of(value: int) -> int:
         return layout.TOTALS_CELLS
+
+    def fitted(self, found: Found) -> Found:
+        """No more functions than there is room for."""
+        chosen, most = found.chosen, self._most
+        if chosen is None or most is None or len(found.labels) <= most:
+            self.left_out = 0
+            return found
+        sizes: dict[int, int] = {}
+        for choice in chosen.choices.values():
+            rows = np.fromiter(choice.numbers, np.int64, len(choice.numbers))
+            sizes |= zip(choice.numbers.values(), choice.known.functions.size[rows].tolist(), strict=True)
+        order = sorted(found.labels, key=lambda number: (number in found.callers, sizes[number]), reverse=True)
+        labels = {number: found.labels[number] for number in order[:most]}
+        self.left_out = len(order) - most
+        return replace(found, labels=labels, callers=found.callers & labels.keys())
 
     def totals(self) -> dict[str, dict[str, float]]:
         """``count``, ``total`` and ``max`` of each function; durations in ns."""

@@ -241,14 +241,15 @@ class Target:
 
     def _register(self, user: User) -> None:
         if self._held_until is not None:
-            self._add(user, self._find(user.selection))
+            self._add(user, self._find(user, user.selection))
             self._hold()
             return
         with alone_with(self.pid), end_told(self.pid):
-            self._add(user, self._find(user.selection))
+            self._add(user, self._find(user, user.selection))
 
-    def _find(self, selection: Selection) -> Found:
-        return self._hooking.find(selection, in_use=any(user.is_registered for user in self._users))
+    def _find(self, user: User, selection: Selection) -> Found:
+        in_use = any(other.is_registered for other in self._users)
+        return user.fitted(self._hooking.find(selection, in_use=in_use))
 
     def _add(self, user: User, found: Found) -> None:
         registry = self._hooking.registry
@@ -307,7 +308,7 @@ class Target:
         try:
             with alone_with(self.pid):
                 self._hooking.renew_loaded()
-                found = self._find(selection)
+                found = self._find(user, selection)
                 del self.notes[said:]  # what is not there any more, or not yet, has been said
                 if not found.labels.keys() <= user.place.labels.keys():
                     self._exchange(user, found, selection)
@@ -319,11 +320,11 @@ class Target:
 
     def _replace(self, user: User, selection: Selection) -> None:
         if self._held_until is not None:
-            self._exchange(user, self._find(selection), selection)
+            self._exchange(user, self._find(user, selection), selection)
             self._hold()
             return
         with alone_with(self.pid), end_told(self.pid):
-            self._exchange(user, self._find(selection), selection)
+            self._exchange(user, self._find(user, selection), selection)
 
     def _exchange(self, user: User, found: Found, selection: Selection) -> None:
         if user.place.registry is not self._hooking.registry:

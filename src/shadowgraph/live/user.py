@@ -116,6 +116,10 @@ class User(ABC):
         """Which functions are meant."""
         return self.selection_of(self.functions)
 
+    def fitted(self, found: Found) -> Found:
+        """What it takes of the functions that were found for it: all of them, if it has room for all."""
+        return found
+
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
         """How many bytes of the pool it needs, besides its condition."""
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Container
 
 from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
@@ -15,11 +16,12 @@ from shadowgraph.ops.selection import Rule, Selection, nearest_names
 from shadowgraph.ops.values import Capture
 from shadowgraph.target.modules import read_modules
 
-__all__ = ["largest_library", "nothing_hooked", "place_in_use", "refuse_agent", "unmatched", "unused"]
+__all__ = ["is_runtime", "largest_library", "nothing_hooked", "place_in_use", "refuse_agent", "unmatched", "unused"]
 
 # By which a user may mean the agent's two builds.
 _AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
 
+_RUNTIMES = re.compile(r"(ld|libc|libm|libpthread|libdl|librt|libutil|libgcc_s|libstdc)[-.+]")
 _MOST_NAMES = 12
 _COMPARED_NAMES = 30_000  # which takes some tenths of a second
 
@@ -64,14 +66,23 @@ def place_in_use(selection: Selection, chosen: Chosen, refused: dict[Reason, int
 
 
 def largest_library(known_modules: KnownModules, but: Container[str]) -> str:
-    """The name of the library with the most code of those met, but for those with these paths; "" if there is none."""
-    others = [
-        known
-        for known in known_modules.all()
-        if known.path not in but and not is_agent_path(known.path)  # an earlier recording's
-    ]
+    """The name of the library that most of a program's code may be in, but for those with these paths; "" for none.
+
+    It is the one with the most code of those that the program itself asks for, as python3 asks for libpython and not
+    for what it loads later, runtimes of languages apart; else the one with the most code of all that were met.
+    """
+    met = [known for known in known_modules.all() if not is_agent_path(known.path)]  # an earlier recording's
+    others = [known for known in met if known.path not in but]
+    asked_for = {os.path.basename(name) for known in met if known.path in but for name in known.image.needed}
+    own = [known for known in others if asked_for & {os.path.basename(known.path), known.image.soname}]
+    others = [known for known in own if not is_runtime(os.path.basename(known.path))] or others
     sizes = {os.path.basename(known.path): sum(len(text.data) for text in known.image.text) for known in others}
     return max(sizes, key=lambda name: sizes[name], default="")
+
+
+def is_runtime(library: str) -> bool:
+    """Whether a library, by its file's name, is the C library or another that comes with a compiler."""
+    return _RUNTIMES.match(library) is not None
 
 
 def unmatched(selection: Selection, known_modules: KnownModules) -> list[str]:

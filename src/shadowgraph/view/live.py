@@ -72,13 +72,13 @@ def write_counts(output: Output, rows: Sequence[tuple[Function, int, float | Non
 
 
 def write_totals(output: Output, rows: Sequence[tuple[Function, dict[str, float]]], sort: str, remark: str) -> None:
-    """The live table: calls, calls a second, mean and longest call, share of one core. ``sort`` is marked."""
+    """The live table: calls, calls and time in calls for each second, mean and longest call. ``sort`` is marked."""
     kinds: list[tuple[str, str, Callable[[float], str], int]] = [
         ("Calls", "calls", lambda value: format_count(int(value)), 0),
         ("Calls/s", "rate", lambda value: format_count(round(value)), 0),
         ("Mean", "mean", format_time, 1),
         ("Max", "max", format_time, 2),
-        ("Core", "share", lambda value: f"{100 * value:.1f}%", 3),
+        ("Time/s", "time", format_time, 3),
     ]
     columns = [
         Column(title + ("▼" if field == sort else ""), [show(row[field]) for _, row in rows], spare)
