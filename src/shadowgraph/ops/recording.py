@@ -318,9 +318,9 @@ class Recording:
             for pid in list(image.drain.pids):
                 if pid not in self._execs.values() and image.is_left_to_others(pid):
                     image.drain.finish_process(pid, self._now())
-                elif pid in self._gone or pid in ended or image.drain.has_ended(pid):
+                elif pid in {**self._gone, **ended} or (image.drain.has_ended(pid) and not self._exits.watches(pid)):
                     status = self._gone.get(pid, self._exits.statuses.get(pid))
-                    image.drain.finish_process(pid, ended.get(pid, self._now()), status)
+                    image.drain.finish_process(pid, self._exits.ended.get(pid, self._now()), status)
                 else:
                     self._exits.watch(pid)
             if not image.drain.pids and not image.lives():

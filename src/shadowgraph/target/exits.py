@@ -42,7 +42,7 @@ class ExitWatch:
 
     def watch(self, pid: int) -> None:
         """Begin to watch a process; without effect if it is watched, or gone."""
-        if pid in self._pids.values():
+        if self.watches(pid):
             return
         try:
             file = os.pidfd_open(pid)
@@ -52,6 +52,10 @@ class ExitWatch:
         self.statuses.pop(pid, None)
         self._pids[file] = pid
         self._poll.register(file, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def watches(self, pid: int) -> bool:
+        """Whether the end of a process that is watched has not been noted yet."""
+        return pid in self._pids.values()
 
     def close(self) -> None:
         """End the thread, once it has noted what has ended by now, and give all files back."""
@@ -73,11 +77,12 @@ class ExitWatch:
                 return
 
     def _note(self, file: int, moment: int) -> None:
-        pid = self._pids.pop(file)
+        pid = self._pids[file]
         status = _status_of(file, pid)
         if status is not None:
             self.statuses[pid] = status
         self.ended[pid] = moment
+        del self._pids[file]  # last: who sees that it is not watched any more sees how it has ended
         self._poll.unregister(file)
         os.close(file)
         self._wake()
