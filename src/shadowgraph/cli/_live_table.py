@@ -35,6 +35,7 @@ class LiveTable:
         self._seconds = 0.0
         self._rows: list[tuple[Function, dict[str, float]]] = []
         self._library = ""
+        self._library_follows = False
 
     def read(self) -> None:
         """Read the numbers as they are now."""
@@ -53,7 +54,7 @@ class LiveTable:
                 "time": (row["total"] - before["total"]) / self._seconds,
             }
             self._rows.append((Function(label, self._session.program, self._options["raw_names"]), fields))
-        self._read_at, self._before = now, totals
+        self._read_at, self._before, self._library_follows = now, totals, False
         if not self._options["functions"] and not self._library and not any(row["calls"] for _, row in self._rows):
             self._take_library()
 
@@ -68,7 +69,7 @@ class LiveTable:
             return
         with suppress(ShadowgraphError):  # the process has ended, or we have been taken off
             self._totals.replace_functions(["*", f"{library}!*"])
-            self._library = library
+            self._library, self._library_follows = library, True
 
     def write(self, output: Output) -> None:
         """Write the rows that were called and that the filter lets pass."""
@@ -119,10 +120,8 @@ class LiveTable:
         if left_out:
             said.append(f"{count_of(left_out, 'function')}, the shortest, left out: there are too many; -f chooses")
         if self._library:
-            since = (
-                "is shown, too" if any(function.module == self._library for function, _ in self._rows) else "follows"
-            )
-            said.append(f"none of the executable's few functions was called: {self._library} {since}")
+            how = "follows" if self._library_follows else "is shown, too"
+            said.append(f"none of the executable's few functions was called: {self._library} {how}")
         elif self._rows and not any(row["calls"] for _, row in self._rows):
             said.append(self._elsewhere())
         return said
