@@ -134,6 +134,18 @@ def test_depth_and_time_cut_what_is_shown(tmp_path: Path) -> None:
     assert len(body(run("replay", tmp_path / "a.sgt", "--time", "-200ns").lines)) == 3
 
 
+def test_where_nothing_is_shown_it_says_what_there_is(tmp_path: Path) -> None:
+    calls = [Call(100, 0, 900, 1), Call(200, 1, 50, 2)]
+    recording = Recording({0: calls, 1: []}, functions={1: "main", 2: "leaf"})
+    assert body(replay(recording, tmp_path / "a.sgt")) != []
+    there = "the first call begins at 0.000000100 s, and the trace ends at 0.000002000 s"
+    for span in ("2us-", "-50ns", "10s-20s"):
+        lines = run("replay", tmp_path / "a.sgt", "--time", span).lines
+        assert lines[4:] == [f"# nothing happened in this time: {there}"]
+    lines = run("replay", tmp_path / "a.sgt", "--time", "2us-", "--thread", "200").lines
+    assert lines[4:] == [f"# nothing happened in this time: {there.replace('call', 'call of this thread')}"]
+
+
 def test_timestamps_are_times_that_can_be_aimed_at(tmp_path: Path) -> None:
     first = 12_345_000_000_007
     calls = [Call(7, 0, 2_000_000_000, 1), Call(1_000, 1, 999, 2), Call(1_500, 2, 10, 3), Call(first, 0, 20, 2)]

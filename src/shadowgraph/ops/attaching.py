@@ -57,6 +57,7 @@ from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.running import vet_running
 from shadowgraph.target.stopping import StoppedProcess
+from shadowgraph.trace.ticks import read_ticks
 
 __all__ = ["Attachment", "prepare"]
 
@@ -102,9 +103,11 @@ class Attachment:
         module = find_agent(self.pid)
         agent = self.joined
         if agent is not None and not self.requests:
+            began = read_ticks()
             if self.recorded:
                 self._take_slot(agent)
-            process = EnteredProcess(self.pid, agent, self.chosen.executable.path, self.slot, refused=self.refused)
+            path = self.chosen.executable.path
+            process = EnteredProcess(self.pid, agent, path, self.slot, refused=self.refused, began=began)
             self._join_functions(process)
             return process
         with lifted(self.pid):

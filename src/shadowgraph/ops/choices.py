@@ -9,6 +9,7 @@ from shadowgraph.agent.inject import Agent
 from shadowgraph.image import Reason
 from shadowgraph.ops.known_modules import KnownModule
 from shadowgraph.target.modules import Module
+from shadowgraph.trace.ticks import read_ticks
 
 __all__ = ["Choice", "Chosen", "EnteredProcess"]
 
@@ -40,7 +41,8 @@ class EnteredProcess:
 
     ``refused`` counts what was wanted and could not be hooked, by reason.
 
-    ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs.
+    ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs. ``began`` is a tick
+    before the first call that may be traced.
     """
 
     pid: int
@@ -50,6 +52,7 @@ class EnteredProcess:
     traced: set[int] = field(default_factory=set)
     hooks: list[Hooks] = field(default_factory=list)
     refused: dict[Reason, int] = field(default_factory=dict)
+    began: int = field(default_factory=read_ticks)
 
     @property
     def hooked(self) -> int:

@@ -177,10 +177,9 @@ class Recording:
             beat.join()
         self.known_modules.cache.write()
         assert self._status is not None or self.stop
-        runs_on = self._status is None
         return Result(
             self._status or 0,
-            runs_on,
+            self._status is None,
             len(self.traced),
             self.refused,
             self.notes,
@@ -234,9 +233,10 @@ class Recording:
         def new_process(pid: int, parent: int, start: int) -> int:
             return self._new_process(pid, parent, command, start)
 
-        shortest = self.settings.minimal_ticks
+        if not self._programs:
+            self.spool.append("metadata", {"begin": process.began - self.tick_base})
         place = (process.agent, process.slot)
-        drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, shortest)
+        drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, self.settings.minimal_ticks)
         self.images.append(EnteredImage(process, drain))
         self.traced |= process.traced
         if process.program not in self._programs:  # the same functions are refused each time

@@ -31,8 +31,11 @@ class Clock:
         return ((ticks - self.origin) * self.multiplier) >> SHIFT
 
 
-def fit_clock(pairs: list[dict[str, Any]], tick_hz: float | None = None) -> Clock:
+def fit_clock(pairs: list[dict[str, Any]], tick_hz: float | None = None, begin: int | None = None) -> Clock:
     """The clock through the first and the last pair ({"tick", "monotonic_ns", "realtime_ns"}).
+
+    It counts from the tick ``begin``, or from the first pair: the more time lies between the two, the more exact is the
+    rate, and a recorder has read the clock long before there is anything to be recorded.
 
     With less than two distinct pairs the rate comes from ``tick_hz``; without that, a tick counts as a nanosecond.
     """
@@ -43,12 +46,14 @@ def fit_clock(pairs: list[dict[str, Any]], tick_hz: float | None = None) -> Cloc
     ticks = int(last["tick"]) - int(first["tick"])
     elapsed = int(last["monotonic_ns"]) - int(first["monotonic_ns"])
     multiplier = (elapsed << SHIFT) // ticks if ticks > 0 and elapsed > 0 else _multiplier(tick_hz)
+    origin = int(first["tick"]) if begin is None else begin
+    later = ((origin - int(first["tick"])) * multiplier) >> SHIFT
     return Clock(
-        origin=int(first["tick"]),
+        origin=origin,
         multiplier=multiplier,
         last=int(last["tick"]),
-        start_monotonic_ns=int(first["monotonic_ns"]),
-        start_realtime_ns=int(first.get("realtime_ns", 0)),
+        start_monotonic_ns=int(first["monotonic_ns"]) + later,
+        start_realtime_ns=int(first.get("realtime_ns", 0)) + later,
     )
 
 

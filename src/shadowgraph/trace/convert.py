@@ -88,7 +88,7 @@ class _Conversion:
         sizes = [sum(length for _, length in pieces) for pieces in spool.pieces.values()]
         self._all = sum(size * (2 if size > BLOCK * layout.RECORD_SIZE else 1) for size in sizes)
         metadata = _merged(spool.contents("metadata"))
-        self._clock = fit_clock(_rows(spool.contents("clock")), metadata.get("tick_hz"))
+        self._clock = fit_clock(_rows(spool.contents("clock")), metadata.get("tick_hz"), metadata.pop("begin", None))
         self._metadata = metadata
 
     def run(self, manifest: dict[str, Any], state: str) -> dict[str, Any]:

@@ -58,13 +58,28 @@ def write_replay(output: Output, trace: Trace, names: Names, choice: Choice) -> 
     for line in [*_HEADER, *titles]:
         output.line(line)
     output.flush()
-    told = len(trace.problems)
+    told, is_empty = len(trace.problems), True
     with _Replay(trace, names, choice) as replay:
         for piece in replay.pieces():
             output.write(piece)
             output.flush()
+            is_empty = False
+    spans = thread_spans(trace)
+    if is_empty and spans:  # of a trace without any call that has been said
+        output.line(f"# {_why_nothing(trace, spans, choice.threads)}")
     for problem in trace.problems[told:]:
         output.line(f"# damaged: {problem}")
+
+
+def _why_nothing(trace: Trace, spans: list[ThreadSpan], threads: frozenset[int] | None) -> str:
+    """What to say where nothing was shown: what there is."""
+    wanted = [span for span in spans if threads is None or span.thread in threads]
+    if not wanted:
+        return "no call of this thread was recorded"
+    first, last = min(span.first_start for span in wanted), int(trace.metadata.get("duration_ns") or 0)
+    whose = "" if threads is None else " of this thread"
+    end = f", and the trace ends at {last / 1e9:.9f} s" if last else ""
+    return f"nothing happened in this time: the first call{whose} begins at {first / 1e9:.9f} s{end}"
 
 
 class _Replay:
