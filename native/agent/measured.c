@@ -28,9 +28,12 @@ KEEPING_REGISTERS SG_HIDDEN int sg_leave_measured(struct sg_frame *frame, struct
 {
     const struct sg_registry *registry = sg_registry;
     const struct sg_open *open = frame->open;
+    uint64_t users = open->users;
+    if (thread->top != frame || sg_tail_of(frame)) /* a forked child, which returns from a call of its parent's, finds 0 */
+        return 0;
     struct sg_shared_thread *shared = thread->shared;
-    uint64_t users = open->users, stack = shared->busy_stack;
-    if (!(users & registry->measures) || (users & (users - 1)) || shared->busy || thread->top != frame || sg_tail_of(frame))
+    uint64_t stack = shared->busy_stack;
+    if (!(users & registry->measures) || (users & (users - 1)) || shared->busy)
         return 0;
     shared->busy_stack = (uint64_t)&stack;
     __asm__ volatile("orq %1, %0" : "+m"(shared->busy) : "r"(users) : "memory", "cc");

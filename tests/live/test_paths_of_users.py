@@ -65,6 +65,7 @@ PROGRAMS: dict[str, tuple[str, list[str], int]] = {
     "tail_mutual": ("o2", [], 100000),
     "leaving_longjmp": ("o1", [], 2000),
     "leaving_exception": ("o1", [], 2000),
+    "processes_fork": ("o2", [], 20),
 }
 
 
