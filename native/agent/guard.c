@@ -40,15 +40,18 @@ struct context {
 /* Lets the thread go on as if the handler that has faulted had returned -1 to whom sg_handler_run has noted. */
 static void leave_handler(struct context *context, const uint64_t *way_out)
 {
-    context->rip = *(const uint64_t *)way_out[0];
-    context->rsp = way_out[0] + 8;
+    uint64_t place = way_out[0] & ~(uint64_t)WAY_OUT_FRUGAL;
+    context->rip = *(const uint64_t *)place;
+    context->rsp = place + 8;
+    context->rax = ~0ull;
+    if (way_out[0] & WAY_OUT_FRUGAL)
+        return;
     context->rbp = way_out[1];
     context->rbx = way_out[2];
     context->r12 = way_out[3];
     context->r13 = way_out[4];
     context->r14 = way_out[5];
     context->r15 = way_out[6];
-    context->rax = ~0ull;
     context->flags &= ~0x400ull; /* direction */
 }
 

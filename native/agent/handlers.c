@@ -83,7 +83,7 @@ int sg_handler_enter(struct sg_thread *thread, struct sg_handling *handling, str
     handling->call.data_size = user->data_size;
     handling->call.instance = instance;
     handling->call.instance_size = user->instance_size;
-    if (sg_registry->timed >> slot & 1)
+    if (sg_registry->told_time >> slot & 1)
         sg_handling_tell_time(handling);
     if ((user->flags & SG_USER_SEES_VECTORS) && !handling->seen) {
         sg_see_vectors(handling->vectors, its);

@@ -14,6 +14,20 @@
 #define SG_GIVEN /* here they are written */
 #include "shadowgraph/ops.h"
 
+#define SAME(member, offset) _Static_assert(offsetof(struct sg_call, member) == (offset), "known to frugal.h")
+SAME(function, CALL_FUNCTION);
+SAME(arguments, CALL_ARGUMENTS);
+SAME(stack, CALL_STACK);
+SAME(result, CALL_RESULT);
+SAME(result_high, CALL_RESULT + 8);
+SAME(return_address, CALL_RETURN_ADDRESS);
+SAME(time, CALL_TIME);
+SAME(duration, CALL_DURATION);
+SAME(thread, CALL_THREAD);
+SAME(process, CALL_PROCESS);
+_Static_assert(sizeof(struct sg_call) == CALL_SIZE, "known to frugal.h");
+#undef SAME
+
 /* What the handlers of one end are told, made for the first of them. What a user keeps differs, the rest does not. */
 struct sg_handling {
     uint32_t running, told; /* the thread says that it is inside; `call` is filled */

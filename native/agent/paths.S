@@ -28,6 +28,7 @@
     .text
 
 #include "paths.h"
+#include "frugal.h"
 
 /*
  * Entered from a thunk: r11 is saved and points at the function's record. This is the path of functions that are recorded
@@ -235,6 +236,8 @@ sg_enter_recorders:
     or rax, [rip + .Lof_recorders]
     mov [rdx + OPEN_FUNCTION], rax           /* from here on controllers see the call as open */
     jmp .Lenter_go
+
+    FRUGAL_ENTRY
 
 sg_enter_general:                            /* several users, or one of the agent's own needs */
     SAVE_AT_ENTRY

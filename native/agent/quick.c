@@ -59,7 +59,7 @@ INLINE uint64_t enter_simple(struct sg_thread *thread, struct sg_frame *frame, c
     const struct sg_registry *registry = sg_registry;
     struct sg_handling handling;
     struct sg_use use;
-    uint64_t timed = registry->timed & users, wanted = 0, there = sg_use_begin(thread, users, (uint64_t)slot, &use);
+    uint64_t timed = registry->told_time & users, wanted = 0, there = sg_use_begin(thread, users, (uint64_t)slot, &use);
     sg_handling_begin(&handling);
     if (LIKELY(there && sg_handling_announce(thread, &handling, (uint32_t)__builtin_ctzll(there), (uint64_t)slot))) {
         sg_handling_tell_entry(thread, &handling, function, registers, slot, *slot);
@@ -202,12 +202,12 @@ SG_HIDDEN void sg_exit_slow(struct sg_frame *frame, uint64_t *slot, uint64_t rec
     struct sg_thread *thread = sg_thread_word();
     struct sg_open *open = frame->open;
     uint64_t users = open->users, simple = registry->simple, recorder = users & 1 ? sg_plain_recorder() : 0;
-    if (!LIKELY((open->function & SG_OPEN_MARKS & ~SG_OPEN_MEASURED) == marks && !(users & ~simple) && !recorded && is_ready(thread) && newest(thread) == frame &&
+    if (!LIKELY((open->function & SG_OPEN_MARKS & ~(SG_OPEN_MEASURED | SG_OPEN_FRUGAL)) == marks && !(users & ~simple) && !recorded && is_ready(thread) && newest(thread) == frame &&
                 !sg_tail_of(frame) && !registry->has_order && !registry->with_instances)) {
         sg_exit_any(frame, slot, recorded, registers);
         return;
     }
-    uint64_t now = users & registry->timed ? sg_ticks() : 0;
+    uint64_t now = users & registry->timed_at_exit ? sg_ticks() : 0;
     if (users & ~recorder)
         leave_simple(thread, frame, users & ~recorder, now, registers);
     if (users & recorder)

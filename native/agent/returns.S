@@ -7,6 +7,7 @@
     .text
 
 #include "paths.h"
+#include "frugal.h"
 
 /* Entered from a site: rcx is saved and points at the frame; the slot at rsp - 8 holds the site's address. */
     .globl sg_return
@@ -92,6 +93,8 @@ sg_return_aside:
     inc qword ptr [rsi + SHARED_FILTERED]
     jmp .Lreturn_free
 .Lreturn_marked:
+    bt rdi, OPEN_FRUGAL_BIT
+    jc .Lreturn_frugal
     bt rdi, OPEN_RECORDERS_BIT
     jc .Lreturn_recorders
     bt rdi, OPEN_MEASURED_BIT
@@ -157,6 +160,7 @@ sg_return_aside:
     mov r8, [rsp - 72]
     mov r9, [rsp - 80]
     jmp .Lreturn_slow
+    FRUGAL_RETURN
 .Lreturn_not_top:                            /* changed between the comparison and the exchange, by a signal handler */
     mov edx, 1
     jmp .Lreturn_call

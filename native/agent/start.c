@@ -67,7 +67,7 @@ static void find_tables(void)
 
 extern char sg_enter[] SG_HIDDEN, sg_enter_end[] SG_HIDDEN, sg_enter_aside[] SG_HIDDEN, sg_enter_aside_end[] SG_HIDDEN;
 extern char sg_enter_from_caller[] SG_HIDDEN, sg_enter_for_true_return[] SG_HIDDEN, sg_enter_general[] SG_HIDDEN;
-extern char sg_enter_count[] SG_HIDDEN, sg_enter_count_and_record[] SG_HIDDEN, sg_enter_measure[] SG_HIDDEN, sg_enter_recorders[] SG_HIDDEN;
+extern char sg_enter_count[] SG_HIDDEN, sg_enter_count_and_record[] SG_HIDDEN, sg_enter_measure[] SG_HIDDEN, sg_enter_recorders[] SG_HIDDEN, sg_enter_frugal[] SG_HIDDEN;
 extern char sg_return[] SG_HIDDEN, sg_return_end[] SG_HIDDEN, sg_return_aside[] SG_HIDDEN, sg_return_aside_end[] SG_HIDDEN;
 
 static void tell_zones(void)
@@ -83,6 +83,7 @@ static void tell_zones(void)
     sg_settings.enter_count_and_record = (uint64_t)sg_enter_count_and_record;
     sg_settings.enter_measure = (uint64_t)sg_enter_measure;
     sg_settings.enter_recorders = (uint64_t)sg_enter_recorders;
+    sg_settings.enter_frugal = (uint64_t)sg_enter_frugal;
     sg_settings.leave = (uint64_t)sg_return;
     sg_settings.leave_end = (uint64_t)sg_return_end;
     sg_settings.leave_aside = (uint64_t)sg_return_aside;

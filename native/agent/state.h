@@ -57,6 +57,8 @@
 #define THREAD_SHARED 272
 #define THREAD_CONTROL_BLOCK 280
 #define THREAD_PAGES 288
+#define THREAD_TID 308
+#define THREAD_WAY_OUT 368
 #define RING_SHIFT 5
 
 /*
@@ -75,9 +77,12 @@
 #define SG_NO_PLACE 0x8000000000000000 /* there is no segment */
 
 /* struct sg_shared_thread, struct sg_function (asserted against arena.h) */
+#define SHARED_PID 4
 #define SHARED_MISSED 32
 #define SHARED_DROPPED 40
 #define SHARED_FILTERED 48
+#define SHARED_INSIDE 80
+#define SHARED_INSIDE_STACK 88
 #define FUNCTION_ENTER 0
 #define FUNCTION_BODY 8
 #define FUNCTION_ID 16
@@ -90,12 +95,45 @@
 #define OPEN_EPOCH 24
 #define OPEN_USERS_MARK 0xa000000000000000 /* SG_OPEN_SLOW, SG_OPEN_USERS */
 #define OPEN_MEASURED_BIT 60
+#define OPEN_FRUGAL_BIT 58
+#define OPEN_FRUGAL_MARK 0x0400000000000000
 #define REGISTRY_SIDE 0
 #define REGISTRY_EPOCH 8
 #define REGISTRY_ARMED 16
 #define REGISTRY_MEASURES 704
 #define OPEN_RECORDERS_BIT 59
 #define USERS_MASK 63
+#define REGISTRY_HAS_ORDER 4
+#define REGISTRY_LIVE 24
+#define REGISTRY_FAULTED 32
+#define REGISTRY_EPOCHS 96
+#define REGISTRY_WITH_INSTANCES 680
+#define REGISTRY_TIMED 688
+#define REGISTRY_FRUGAL 712
+#define REGISTRY_TIMED_AT_EXIT 720
+#define REGISTRY_TOLD_TIME 728
+#define REGISTRY_USERS 736
+
+/* struct sg_user, struct sg_call (include/shadowgraph/ops.h) */
+#define USER_ENTRY 24
+#define USER_EXIT 32
+#define USER_FLAGS 104
+#define USER_SIZE 304
+#define USER_ENTRY_LOOKS 4
+#define USER_EXIT_LOOKS 8
+#define CALL_FUNCTION 0
+#define CALL_ARGUMENTS 8
+#define CALL_STACK 16
+#define CALL_RESULT 32
+#define CALL_RETURN_ADDRESS 48
+#define CALL_TIME 72
+#define CALL_DURATION 80
+#define CALL_THREAD 88
+#define CALL_PROCESS 92
+#define CALL_SIZE 128
+
+/* In a thread's way_out: the handler there is frugal, all other registers are as they were (frugal.h). */
+#define WAY_OUT_FRUGAL 1
 
 #define FLAG_VECTORS 512
 #define PAGE_CELLS_SHIFT 9
@@ -173,6 +211,11 @@ _Static_assert(offsetof(struct sg_ring, position) == 0 && sizeof(struct sg_ring)
 SAME(struct sg_thread, shared, THREAD_SHARED);
 SAME(struct sg_thread, control_block, THREAD_CONTROL_BLOCK);
 SAME(struct sg_thread, pages, THREAD_PAGES);
+SAME(struct sg_thread, tid, THREAD_TID);
+SAME(struct sg_thread, way_out, THREAD_WAY_OUT);
+SAME(struct sg_shared_thread, pid, SHARED_PID);
+SAME(struct sg_shared_thread, inside, SHARED_INSIDE);
+SAME(struct sg_shared_thread, inside_stack, SHARED_INSIDE_STACK);
 SAME(struct sg_shared_thread, missed, SHARED_MISSED);
 SAME(struct sg_shared_thread, dropped, SHARED_DROPPED);
 SAME(struct sg_shared_thread, filtered, SHARED_FILTERED);
@@ -189,11 +232,27 @@ SAME(struct sg_open, users, OPEN_USERS);
 SAME(struct sg_open, epoch, OPEN_EPOCH);
 _Static_assert((SG_OPEN_SLOW | SG_OPEN_USERS) == OPEN_USERS_MARK, "known to the entry paths");
 _Static_assert(SG_OPEN_MEASURED == 1ull << OPEN_MEASURED_BIT, "known to the return path");
+_Static_assert(SG_OPEN_FRUGAL == OPEN_FRUGAL_MARK && SG_OPEN_FRUGAL == 1ull << OPEN_FRUGAL_BIT, "known to both");
 SAME(struct sg_registry, side, REGISTRY_SIDE);
 SAME(struct sg_registry, epoch, REGISTRY_EPOCH);
 SAME(struct sg_registry, armed, REGISTRY_ARMED);
 SAME(struct sg_registry, measures, REGISTRY_MEASURES);
 _Static_assert(SG_OPEN_RECORDERS == 1ull << OPEN_RECORDERS_BIT && SG_USERS == USERS_MASK + 1, "known to the paths");
+SAME(struct sg_registry, live, REGISTRY_LIVE);
+SAME(struct sg_registry, faulted, REGISTRY_FAULTED);
+SAME(struct sg_registry, epochs, REGISTRY_EPOCHS);
+SAME(struct sg_registry, with_instances, REGISTRY_WITH_INSTANCES);
+SAME(struct sg_registry, timed, REGISTRY_TIMED);
+SAME(struct sg_registry, frugal, REGISTRY_FRUGAL);
+SAME(struct sg_registry, timed_at_exit, REGISTRY_TIMED_AT_EXIT);
+SAME(struct sg_registry, told_time, REGISTRY_TOLD_TIME);
+SAME(struct sg_registry, has_order, REGISTRY_HAS_ORDER);
+SAME(struct sg_registry, users, REGISTRY_USERS);
+SAME(struct sg_user, entry, USER_ENTRY);
+SAME(struct sg_user, exit, USER_EXIT);
+SAME(struct sg_user, flags, USER_FLAGS);
+_Static_assert(sizeof(struct sg_user) == USER_SIZE, "known to the paths of frugal handlers");
+_Static_assert(SG_USER_ENTRY_LOOKS == USER_ENTRY_LOOKS && SG_USER_EXIT_LOOKS == USER_EXIT_LOOKS, "known to them");
 _Static_assert(SG_FLAG_VECTORS == FLAG_VECTORS && SG_PAGE_CELLS == 1 << PAGE_CELLS_SHIFT, "known to the entry paths");
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
 _Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");

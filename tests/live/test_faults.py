@@ -71,6 +71,30 @@ def test_a_fault_at_the_exit_is_caught_too(path: Path, capfd: pytest.CaptureFixt
     assert faulting.fault == f"signal {int(signal.SIGSEGV)} at address 0x777"
 
 
+_AT_CALL = """
+#include <shadowgraph/ops.h>
+static volatile uint64_t calls;
+static int counted(void) {{ return ++calls == 1000; }}
+int on_entry(struct sg_call *call) {{ if ({entry}) {fault}; (void)call; return 1; }}
+void on_exit(struct sg_call *call) {{ if ({exit}) {fault}; (void)call; }}
+"""
+
+
+@pytest.mark.parametrize("where", ["entry", "exit"])
+@pytest.mark.parametrize("fault", ["*(volatile long *)(0x777 & ~(calls >> 40)) = (long)call", "__builtin_trap()"])
+def test_a_user_alone_that_faults_leaves_all_registers_as_they_were(
+    where: str, fault: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checks_itself = program("values_all_registers", "o2")
+    conditions = {"entry": "0", "exit": "0", where: "counted()"}
+    faulting = sg.Ops(["*"], source=_AT_CALL.format(fault=fault, **conditions), entry="on_entry", exit="on_exit")
+    with sg.launch([checks_itself, "20000"]) as target:
+        target.register(faulting)
+        assert target.wait() == 0
+    assert faulting.fault.startswith("signal ")
+    assert "OK" in capfd.readouterr().out
+
+
 def test_a_program_that_dies_of_a_fault_of_its_own_dies_of_it(path: Path) -> None:
     ops = sg.Ops(["work"], source=_SOURCE.format(fault=""), entry="on_entry", exit="on_exit")
     with sg.launch([str(path), str(_ROUNDS), "dies"]) as target:

@@ -24,6 +24,7 @@ static volatile uint64_t calls;
 int on_entry(struct sg_call *call) { calls += sg_arg(call, 0) != 1; return 1; }
 void on_exit(struct sg_call *call) { calls += sg_result(call) != 1; }
 """
+_SOME = _HANDLERS.replace("return 1", "return calls & 1")
 _TIMED = _HANDLERS.replace("calls += sg_result(call) != 1", "calls += call->duration")
 _Make = Callable[[list[str], Path], Sequence[live.User]]
 
@@ -39,6 +40,12 @@ KINDS: dict[str, _Make] = {
     "histogram and totals": lambda functions, folder: [live.Histogram(functions), live.Totals(functions)],
     "counter and totals": lambda functions, folder: [live.Counter(functions), live.Totals(functions)],
     "handlers": lambda functions, folder: [handlers(functions)],
+    "handlers that keep something": lambda functions, folder: [handlers(functions, data_size=24)],
+    "handlers of several kinds": lambda functions, folder: [
+        handlers(functions, _SOME),
+        handlers(functions),
+        handlers(functions, _TIMED),
+    ],
     "three pairs of handlers": lambda functions, folder: [
         handlers(functions),
         handlers(functions, _TIMED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,10 @@ from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.agent.zones import SITE_STRIDE, Zone
 from shadowgraph.ops import entering
+from shadowgraph.ops.handler_memory import map_handlers
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 from shadowgraph.patch import plan_module
+from shadowgraph.target.remote import RemoteThread
 from tests.support.build import PROGRAMS, build
 from tests.support.call_model import CallModel, Expected, shown
 from tests.support.stopped import SMALL_RINGS, Stopped
@@ -35,6 +38,7 @@ class Walked:
     """What a single-stepped run has shown."""
 
     instructions: int = 0
+    in_handlers: int = 0
     traces: int = 0
     zones: Counter[Zone] = field(default_factory=Counter)
     agent_pcs: set[int] = field(default_factory=set)
@@ -50,18 +54,24 @@ def agrees(found: Expected, expected: Expected, *, every_tail: bool) -> bool:
     return in_order and [f for f in found if f[1] != "tail"] == [f for f in expected if f[1] != "tail"]
 
 
-def walk(stopped: Stopped, *, every_tail: bool) -> Walked:
-    """Step through the program from main to paths_end, and hold the trace at each instruction against the model."""
+def walk(stopped: Stopped, *, every_tail: bool, handlers: Container[int] = ()) -> Walked:
+    """Step through the program from main to paths_end, and hold the trace at each instruction against the model.
+
+    ``handlers`` is where code lies that no unwinder can know of, as it is no file's.
+    """
     assert stopped.run_to([stopped.address("main")])
     first = stopped.trace()
     assert first.reliable, first.reason
-    model = CallModel(stopped, shown(first)[2:])
+    model = CallModel(stopped, shown(first)[2:], handlers)
     end = stopped.address("paths_end")
     seen: Counter[int] = Counter()
     walked = Walked()
     while model.step() and model.place.original != end:
         walked.instructions += 1
         registers = stopped.registers()
+        if registers.rip in handlers:
+            walked.in_handlers += 1
+            continue
         in_site = model.place.zone in (Zone.SITE_CALLING, Zone.SITE_RETURNED)
         place = registers.rip % SITE_STRIDE if in_site else registers.rip
         seen[place] += 1
@@ -120,10 +130,29 @@ def test_the_trace_is_right_at_each_instruction(selection: Selection, settings: 
             assert unvisited(stopped, Zone.LEAVE, walked) == []
 
 
+_PAIR = """
+#include <shadowgraph/ops.h>
+static volatile uint64_t calls;
+int on_entry(struct sg_call *call) { return {entry}; }
+void on_exit(struct sg_call *call) { {exit}; }
+"""
+
+
+def pair(entry: str, exit: str) -> live.Ops:
+    """Handlers that the paths in assembly serve."""
+    source = _PAIR.replace("{entry}", entry).replace("{exit}", exit)
+    return live.Ops(["*"], source=source, entry="on_entry", exit="on_exit")
+
+
 USERS: dict[str, list[live.User]] = {
     "counter": [live.Counter(["*"])],
     "totals": [live.Totals(["*"])],
     "histogram and totals": [live.Histogram(["*"]), live.Totals(["*"])],
+    "handlers": [pair("++calls & 3", "calls++")],
+    "handlers that look": [
+        pair("(sg_arg(call, 0) & 3) + !call->time", "calls += call->duration + sg_result(call)"),
+        pair("sg_arg(call, 0) & 1", "calls += sg_result(call)"),
+    ],
     "recorder and counter": [live.Counter(["*"])],
     "recorder and totals": [live.Totals(["*"])],
 }
@@ -136,7 +165,7 @@ def test_the_trace_is_right_on_the_ways_of_other_users(kind: str) -> None:
         assert stopped.process is not None
         agent = stopped.process.agent
         registry, cells = Registry(agent.arena, agent.zones), Cells(agent.arena)
-        numbers = np.flatnonzero(agent.arena.functions["users"][:, 0])
+        numbers, handlers = np.flatnonzero(agent.arena.functions["users"][:, 0]), set[int]()
         with registry.locked():
             if kind.startswith("recorder"):
                 row = UserRow(layout.USER_RECORDER, "record", at_exit=True, is_timed=True, is_simple=True)
@@ -146,8 +175,14 @@ def test_the_trace_is_right_on_the_ways_of_other_users(kind: str) -> None:
             for user in USERS[kind]:
                 size = user.pool_size(registry, numbers)
                 at = cells.find_pool(size)
+                if isinstance(user, live.Ops):
+                    with RemoteThread(stopped.pid, stopped.memory) as thread:
+                        user.loaded = map_handlers(thread, user.handlers)
+                        handlers |= set(range(user.loaded.base, user.loaded.base + user.loaded.size))
                 registry.add(user.row(registry, cells, numbers, at).with_pool(at, size), numbers)
-        walked = walk(stopped, every_tail=kind != "counter")
+        walked = walk(stopped, every_tail=not kind.startswith(("counter", "handlers")), handlers=handlers)
+        assert (walked.in_handlers > 0) == kind.startswith("handlers")
+        assert (agent.zones["enter_frugal"] in walked.agent_pcs) == kind.startswith("handlers")
         assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])
         assert {Zone.ENTER_ASIDE} <= set(walked.zones)
         lost = registry.losses_of(int(np.flatnonzero(agent.arena.registry["users"]["kind"])[-1]))

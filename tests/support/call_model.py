@@ -6,6 +6,7 @@ agent do not count: to the program, they do not exist.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from iced_x86 import Decoder, FlowControl
@@ -35,12 +36,14 @@ class _Call:
 class CallModel:
     """Follows a program from a place where it stands at the first instruction of a function.
 
-    ``base`` are the frames of the callers of that function, newest first.
+    ``base`` are the frames of the callers of that function, newest first; ``handlers`` is where handlers in C lie,
+    which are as little the program's as the agent is.
     """
 
-    def __init__(self, stopped: Stopped, base: Expected) -> None:
+    def __init__(self, stopped: Stopped, base: Expected, handlers: Container[int] = ()) -> None:
         assert stopped.unwinder.zones is not None
         self.stopped = stopped
+        self.handlers = handlers
         self.zones: ZoneTable = stopped.unwinder.zones
         self.base = base
         registers = stopped.registers()
@@ -59,7 +62,7 @@ class CallModel:
         if not self.stopped.step():
             return False
         after = self.stopped.registers()
-        self.place = self.zones.place(after.rip)
+        self.place = Place(Zone.AGENT, after.rip) if after.rip in self.handlers else self.zones.place(after.rip)
         if not ZONES[place.zone].own_unwind:
             left_displaced_call = place.pushed and self.place.zone not in (Zone.BODY, Zone.HEAD)
             if (

@@ -160,6 +160,7 @@ struct sg_open {
 #define SG_OPEN_USERS 0x2000000000000000ull  /* the members users and epoch hold */
 #define SG_OPEN_MEASURED 0x1000000000000000ull /* there is one, and it measures (struct sg_registry) */
 #define SG_OPEN_RECORDERS 0x0800000000000000ull /* as SG_OPEN_USERS, and all of them are recorders that the plain paths can serve */
+#define SG_OPEN_FRUGAL 0x0400000000000000ull /* all of them have frugal handlers (struct sg_registry) */
 #define SG_OPEN_MARKS 0xffffffffff000000ull
 
 #define SG_FUNCTIONS (1 << 19) /* functions that can be hooked in one process; memory is touched for those that are */
@@ -280,7 +281,7 @@ struct sg_settings {
     uint64_t resolver; /* uint64_t (*)(uint64_t slot): where the true return address of a slot is */
     uint64_t enter, enter_end, enter_aside, enter_aside_end;
     uint64_t enter_from_caller, enter_for_true_return, enter_general; /* see paths.S */
-    uint64_t enter_count, enter_count_and_record, enter_measure, enter_recorders;
+    uint64_t enter_count, enter_count_and_record, enter_measure, enter_recorders, enter_frugal;
     uint64_t leave, leave_end, leave_aside, leave_aside_end;
     uint64_t sites, frames, frame_count;
     uint64_t functions;   /* struct sg_function[SG_FUNCTIONS]: mapped once more at an address that stays when the arena is renewed */

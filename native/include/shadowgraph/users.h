@@ -89,6 +89,8 @@ struct sg_user_part {
 
 #define SG_USER_VECTORS 1 /* flags: its handlers may use vector registers and floating point */
 #define SG_USER_SEES_VECTORS 2 /* they, or its condition, look at those of the program */
+#define SG_USER_ENTRY_LOOKS 4 /* its entry handler looks at the call, */
+#define SG_USER_EXIT_LOOKS 8 /* its exit handler does: else a frugal one (struct sg_registry) is told nothing */
 #define SG_DATA_LIMIT 1024 /* bytes that a user may keep of a call */
 
 /*
@@ -136,9 +138,12 @@ struct sg_registry {
     uint32_t next_function;  /* the first number that no function has yet */
     uint32_t next_cell;      /* the first cell number that no function has yet */
     uint64_t with_instances; /* users whose calls have instances */
-    uint64_t timed;       /* users that look at the clock: for the others none is looked at */
+    uint64_t timed;       /* users of whose calls the start is timed: for the others the clock is not looked at */
     uint64_t simple;      /* users without a condition, and the like: see quick.c */
     uint64_t measures;    /* of the simple ones, those that want the exit and the time, and nothing at the entry */
+    uint64_t frugal;      /* of the simple ones, handlers with an exit that keep nothing, call nothing and change few registers: frugal.h */
+    uint64_t timed_at_exit; /* users of whose calls the end is timed */
+    uint64_t told_time;   /* users whose entry handler looks at the clock */
     struct sg_user users[SG_USERS];
 };
 

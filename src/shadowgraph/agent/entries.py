@@ -23,12 +23,14 @@ def set_entries(
     armed: int,
     counters: int,
     measures: int,
+    frugal: int,
     recorders: int,
 ) -> None:
     """Lead each thunk to the entry path that its flags and its armed users ask for; functions without any pass.
 
     ``counters`` are the users that share one counter for each function, ``measures`` those that want the exit and the
-    time, and nothing at the entry, ``recorders`` those that record, without a condition or a limit.
+    time, and nothing at the entry, ``frugal`` those whose handlers are, ``recorders`` those that record, without a
+    condition or a limit.
     """
     flags = records["flags"]
     users = (records["users"][:, 0] | records["users"][:, 1]) & np.uint64(armed)
@@ -40,6 +42,7 @@ def set_entries(
     others = users & ~np.uint64(counters)
     recorded = usual & (users & ~np.uint64(recorders) == 0)
     enter[everybody & ~counted & (users & ~np.uint64(measures) == 0)] = zones["enter_measure"]
+    enter[everybody & (users & ~np.uint64(frugal) == 0)] = zones["enter_frugal"]
     enter[recorded & everybody] = zones["enter_recorders"]
     plain = usual & bool(recorders & 1) & (others == _PLAIN)
     enter[plain & ~counted] = zones["enter"]

@@ -29,6 +29,7 @@ OPEN_VALUES = 0x4000000000000000
 OPEN_USERS = 0x2000000000000000
 OPEN_MEASURED = 0x1000000000000000
 OPEN_RECORDERS = 0x800000000000000
+OPEN_FRUGAL = 0x400000000000000
 OPEN_MARKS = 0xFFFFFFFFFF000000
 FUNCTIONS = 0x80000
 FUNCTION_RECORD_SIZE = 64
@@ -102,6 +103,8 @@ USER_FOLLOWS = 0x20000000
 USER_FOLLOWS_EXEC = 0x10000000
 USER_VECTORS = 1
 USER_SEES_VECTORS = 2
+USER_ENTRY_LOOKS = 4
+USER_EXIT_LOOKS = 8
 DATA_LIMIT = 1024
 INSTANCE_STEP = 64
 INSTANCE_LIMIT = 0x10000
@@ -338,6 +341,9 @@ registry_dtype = np.dtype(
             "timed",
             "simple",
             "measures",
+            "frugal",
+            "timed_at_exit",
+            "told_time",
             "users",
         ],
         "formats": [
@@ -362,10 +368,39 @@ registry_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
             (user_dtype, (64,)),
         ],
-        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 608, 672, 676, 680, 688, 696, 704, 712],
-        "itemsize": 20168,
+        "offsets": [
+            0,
+            4,
+            8,
+            16,
+            24,
+            32,
+            40,
+            48,
+            56,
+            64,
+            72,
+            80,
+            88,
+            96,
+            608,
+            672,
+            676,
+            680,
+            688,
+            696,
+            704,
+            712,
+            720,
+            728,
+            736,
+        ],
+        "itemsize": 20192,
     }
 )
 
@@ -712,6 +747,7 @@ settings_dtype = np.dtype(
             "enter_count_and_record",
             "enter_measure",
             "enter_recorders",
+            "enter_frugal",
             "leave",
             "leave_end",
             "leave_aside",
@@ -739,6 +775,7 @@ settings_dtype = np.dtype(
             "<u8",
             "<u4",
             "<u4",
+            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -807,8 +844,9 @@ settings_dtype = np.dtype(
             256,
             264,
             272,
+            280,
         ],
-        "itemsize": 280,
+        "itemsize": 288,
     }
 )
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from shadowgraph.agent.barrier import order_all_threads
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.entries import set_entries
 from shadowgraph.agent.rings import RECORDER_SLOTS, forget_recorder
+from shadowgraph.agent.user_row import UserRow
 from shadowgraph.errors import StartError
 
 __all__ = ["Registry", "UserRow", "process_start"]
@@ -30,33 +30,10 @@ _ALL = (1 << 64) - 1
 # What the registry says of all users at once; `live` goes first.
 _MASKS = (
     *("live", "at_entry", "at_exit", "counters", "with_data", "with_instances", "conditional"),
-    *("timed", "simple", "measures", "limited"),
+    *("timed", "timed_at_exit", "told_time", "simple", "measures", "frugal", "limited"),
 )
 _MANY_LEFT = 24  # slots that wait to be free: then it is worth the time to look
 _Numbers = npt.NDArray[np.integer]
-
-
-@dataclass(frozen=True)
-class UserRow:
-    """What is registered of a user: fields of struct sg_user, and when it takes part."""
-
-    kind: int
-    name: str
-    filter: str = ""
-    at_entry: bool = False
-    at_exit: bool = False
-    shares_counter: bool = False
-    with_data: bool = False
-    with_instances: bool = False
-    is_conditional: bool = False
-    is_timed: bool = False
-    is_simple: bool = False
-    is_limited: bool = False
-    fields: Mapping[str, int] = field(default_factory=dict)
-
-    def with_pool(self, at: int, size: int) -> UserRow:
-        """The row of a user that has so many bytes of the pool."""
-        return replace(self, fields={**self.fields, "pool_at": at, "pool_size": size})
 
 
 def process_start(pid: int) -> int:
@@ -113,8 +90,9 @@ class Registry:
         order_all_threads()
         alive = self.arena.threads["state"] == layout.THREAD_LIVE
         busy = int(np.bitwise_or.reduce(self.arena.threads["busy"][alive], initial=np.uint64(0)))
+        inside = set(self.arena.threads["inside"][alive].tolist())
         for slot in left:
-            if not busy >> slot & 1:
+            if not busy >> slot & 1 and slot + 1 not in inside:
                 row = self._users[slot]
                 if row["instances"]:
                     self.arena.clear_pool(int(row["pool_at"]), int(row["pool_size"]))  # it is much memory
@@ -256,12 +234,15 @@ class Registry:
         self._set_bit("with_data", slot, user.with_data)
         self._set_bit("with_instances", slot, user.with_instances)
         self._set_bit("conditional", slot, user.is_conditional)
-        self._set_bit("timed", slot, user.is_timed)
+        self._set_bit("timed", slot, user.is_timed or user.start_is_timed)
+        self._set_bit("timed_at_exit", slot, user.is_timed or user.end_is_timed)
+        self._set_bit("told_time", slot, user.time_is_told)
         is_simple = (
             user.is_simple and not user.is_limited and (user.kind != layout.USER_RECORDER or slot == RECORDER_SLOTS[0])
         )
         self._set_bit("simple", slot, is_simple)
         self._set_bit("measures", slot, is_simple and user.is_timed and user.at_exit and not user.at_entry)
+        self._set_bit("frugal", slot, is_simple and user.is_frugal)
         self._set_bit("limited", slot, user.is_limited)
         if slot != 0:
             self._share_frames()
@@ -439,10 +420,8 @@ class Registry:
     def _lead(self, numbers: _Numbers) -> None:
         """Lead the thunks of these functions to the path that serves who is on them now."""
         records = self.arena.functions[numbers]
-        armed, counters, measures = (int(self._row[name]) for name in ("armed", "counters", "measures"))
+        masks = {name: int(self._row[name]) for name in ("armed", "counters", "measures", "frugal")}
         special = int(self._row["conditional"]) | int(self._row["limited"])
-        recorders = int(self._row["recorders"]) & ~special
-        masks = {"armed": armed, "counters": counters, "measures": measures, "recorders": recorders}
-        set_entries(records, self.zones, **masks)
+        set_entries(records, self.zones, **masks, recorders=int(self._row["recorders"]) & ~special)
         for name in ("recorders", "enter"):
             self.arena.functions[name][numbers] = records[name]

@@ -17,6 +17,7 @@ from shadowgraph.live.events import EventRing, event_dtype
 from shadowgraph.live.instances import InstancePool
 from shadowgraph.live.making import in_the_making
 from shadowgraph.live.user import Numbers, Place, User
+from shadowgraph.ops.handler_code import look_at_pair
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.handler_needs import Need, compile_for_needs, flags_of
 from shadowgraph.ops.handler_source import load_handlers
@@ -40,7 +41,7 @@ class Ops(User):
     ``instance_size`` bytes (65,536 at most) each call has one while it lasts, and is missed if none is free.
     ``events`` describes the records that they emit (:func:`numpy.dtype`), for :meth:`events`. Calling handlers from
     source is cheaper if they need no floating point, and if they look neither at time nor duration of the call nor at
-    its vector registers.
+    its vector registers; it is cheapest if both are frugal (handler_code.py) and keep nothing.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class Ops(User):
         if source is not None:
             with in_the_making():
                 self.handlers, self._needs = compile_for_needs(source, entry, exit, file)
+            self._code = look_at_pair(self.handlers, see_time=Need.TIME in self._needs)
         else:
             assert path is not None
             self.handlers, self._needs = load_handlers(path, entry, exit), Need.ALL
+            self._code = look_at_pair(self.handlers, is_known=False)
         self.loaded: LoadedHandlers | None = None
         self._ring: EventRing | None = None
         self._last: npt.NDArray[np.void] | None = None
@@ -101,7 +104,7 @@ class Ops(User):
             "entry": self.loaded.entry,
             "exit": self.loaded.exit,
             "data_size": self.data_size,
-            "flags": flags_of(self._needs),
+            "flags": flags_of(self._needs) | self._code.flags,
         }
         if self._dtype is not None:
             self._ring = EventRing(registry.arena, at, _EVENT_BYTES)
@@ -118,8 +121,11 @@ class Ops(User):
             at_exit=bool(self.loaded.exit) or self.instances.count > 0,  # those need a frame
             with_data=keeps,
             with_instances=self.instances.count > 0,
-            is_timed=Need.TIME in self._needs,
+            start_is_timed=self._code.start_is_timed,
+            end_is_timed=self._code.end_is_timed,
+            time_is_told=self._code.time_is_told,
             is_simple=not self.instances.count and not self._needs & ~Need.TIME,
+            is_frugal=self._code.is_frugal and bool(self.loaded.exit) and not keeps,
             fields=fields,
         )
 

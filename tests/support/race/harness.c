@@ -26,7 +26,7 @@
 struct sg_frame sg_frames[SG_FRAMES];
 char sg_sites[SG_FRAMES * SG_STRIDE];
 char sg_enter[1], sg_enter_end[1], sg_enter_aside[1], sg_enter_aside_end[1], sg_enter_from_caller[1], sg_enter_for_true_return[1];
-char sg_enter_general[1], sg_enter_count[1], sg_enter_count_and_record[1], sg_enter_measure[1], sg_enter_recorders[1];
+char sg_enter_general[1], sg_enter_count[1], sg_enter_count_and_record[1], sg_enter_measure[1], sg_enter_recorders[1], sg_enter_frugal[1];
 char sg_return[1], sg_return_end[1], sg_return_aside[1], sg_return_aside_end[1];
 char sg_guard_entry[1], sg_guard_restorer[1];
 
