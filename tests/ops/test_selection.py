@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shadowgraph.errors import UsageError
-from shadowgraph.ops.selection import Rule, Selection, function_rule, module_rule, nearest_names, without_parameters
+from shadowgraph.ops.readable_forms import readable_forms, without_parameters
+from shadowgraph.ops.selection import Rule, Selection, function_rule, module_rule, nearest_names
 
 NAMES = ["parse_int", "parse_float", "print", "main", "p", "_Z5parsev", "a.b", "x[0]"]
 MODULES = ["app", "libc.so.6", "libm.so.6", "lib!odd"]
@@ -92,6 +93,11 @@ def test_a_pattern_without_a_module_is_not_for_what_libraries_call() -> None:
     assert not everywhere.wants("libc.so.6", ["free"], default=False)
 
 
+def test_a_name_is_itself_even_if_it_looks_like_a_glob() -> None:
+    for name in ("f[abi:cxx11](int*)", "x[0]", "a*b"):
+        assert Selection([function_rule(name, include=True)]).wants("app", [name], default=False)
+
+
 def test_an_exact_name_with_special_characters_of_globs_is_one() -> None:
     assert Selection([function_rule("x[0]", include=True)]).wants("app", ["x0"], default=False)
     assert Selection([function_rule("operator()", include=True)]).wants("app", ["operator()"], default=False)
@@ -147,6 +153,42 @@ def test_parameters_are_taken_off_a_readable_name(name: str, short: str) -> None
 @given(st.text(alphabet="()<>:a ", max_size=20))
 def test_taking_off_parameters_never_fails_and_gives_a_beginning(name: str) -> None:
     assert name.startswith(without_parameters(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void f<int>(int)", "f<int>"),
+        ("std::vector<int, std::allocator<int> > ns::f<int>(int) const", "ns::f<int>"),
+        ("unsigned long const& ns::f<int>(int) [clone .cold]", "ns::f<int>"),
+        ("void (anonymous namespace)::f<int>(int)", "(anonymous namespace)::f<int>"),
+        ("std::ostream& std::operator<< <char>(std::ostream&, char)", "std::operator<< <char>"),
+        ("bool ns::operator><int>(int)", "ns::operator><int>"),
+        ("decltype (({parm#1}->f)()) call<S>(S)", "call<S>"),
+        ("std::enable_if<(2>1), int>::type f<int>()", "f<int>"),
+        ("int (*ns::f<int>(int))(char)", "ns::f<int>"),
+        (
+            "auto f<S>(S) const::{lambda(auto)#1}::operator()<S>(S)",
+            "f<S>(S) const::{lambda(auto)#1}::operator()<S>",
+        ),
+        ("S<int>::f() const::{lambda()#1}::operator()() const", "S<int>::f() const::{lambda()#1}::operator()"),
+        ("S::operator char*<char>()", "S::operator char*<char>"),
+        ("S<int>::operator unsigned int() const", "S<int>::operator unsigned int"),
+        ("non-virtual thunk to S<int>::f()", "non-virtual thunk to S<int>::f"),
+        ("operator new(unsigned long)", "operator new"),
+        ("<a::B<fn() -> T> as c::D>::f", "<a::B<fn() -> T> as c::D>::f"),
+        ("my_operator f<int>()", "f<int>"),
+    ],
+)
+def test_a_templates_return_type_is_taken_off_a_readable_name(name: str, short: str) -> None:
+    forms = readable_forms(name)
+    assert forms[-1] == short
+    assert forms[:2] == (name, without_parameters(name))
+
+
+@given(st.text(alphabet="()<>:a *&-o", max_size=20))
+def test_forms_are_parts_of_the_name_and_none_is_empty(name: str) -> None:
+    assert all(form in name and (form or not name) for form in readable_forms(name))
 
 
 def test_the_nearest_names_are_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from shadowgraph.patch import plan_module
 from tests.support.build import PROGRAMS, compile_files, scratch_folder
 from tests.support.counts import Counts, read_counts
 from tests.support.elf_files import compile_text
+from tests.support.live import SHADOWGRAPH
 from tests.support.manners import Ended, recorder, run
 from tests.support.traces import plain_names
 
@@ -77,6 +79,9 @@ def chosen(*options: str, tmp_path: Path) -> dict[str, int]:
         ("-f shapes::Circle::area", {"shapes::Circle::area": 10}),
         ("-f re:^shapes::Circle::(area|operator<)", {"shapes::Circle::area": 10, "shapes::Circle::operator<": 10}),
         ("-f *doubled<*", {"doubled<int>": 10, "doubled<double>": 10}),
+        ("-f doubled*", {"doubled<int>": 10, "doubled<double>": 10}),
+        ("-f doubled<int>", {"doubled<int>": 10}),
+        ("-f re:^doubled -n doubled<int>*", {"doubled<double>": 10}),
         ("-f parse_* -n parse_int", {"parse_float": 10}),
         ("-n parse_int -f parse_*", OWN | DIRECT),
         ("-f parse_* -n parse_int -f parse_int", {"parse_int": 10, "parse_float": 10}),
@@ -134,6 +139,34 @@ def test_rules_that_were_for_nothing_are_named(tmp_path: Path) -> None:
     assert "no function matched mian; the nearest names are main" in ended.errors
     assert "no function matched plian" in ended.errors
     assert "matched main" not in ended.errors
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("library_inner", "libselection.so!library_inner"),
+        ("library_i*", "libselection.so!library_i*"),
+        ("re:^library_i", "libselection.so!re:^library_i"),
+        ("library_iner", "libselection.so!library_inner"),
+        ("libselection.so!library_iner", "libselection.so!library_inner"),
+        ("dubled<int>", "doubled<int>"),
+    ],
+)
+def test_what_is_suggested_can_be_copied_and_works(text: str, suggestion: str, tmp_path: Path) -> None:
+    path, trace = str(program()), tmp_path / "t.sgt"
+    # A recording goes on without functions of a library: one of that name may be loaded later.
+    for command in ("count", "hist") if "!" in text else ("record", "count", "hist"):
+
+        def started(pattern: str, command: str = command) -> Ended:
+            words = [*SHADOWGRAPH, command, "-f", pattern, "--"]
+            return run([*(words if command != "record" else recorder("-f", pattern, trace=trace)), path])
+
+        sentence = started(text).sentence
+        assert f"no function matches {text}; " in sentence
+        found = [word.strip(",") for word in sentence.partition("; ")[2].split()]
+        assert shlex.quote(suggestion) in found
+        ended = started(suggestion)
+        assert (ended.status, ended.errors) == (0, "")
 
 
 # The cold part of split is entered by a conditional jump with no frame built: its unwind entry looks like a function's.

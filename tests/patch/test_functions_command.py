@@ -106,6 +106,22 @@ def test_names_are_demangled_unless_raw() -> None:
     assert json.loads(run(path, "--json", "-f", "_ZN5space*").stdout)["total"] == 1
 
 
+def test_patterns_mean_what_they_mean_to_record() -> None:
+    names = {"_ZN5space4callEi": "space::call", "_ZN5space5twiceIiEEvv": "space::twice<int>"}
+    body = "".join(
+        f".globl {name}\n.type {name}, @function\n{name}: mov %rdi, %rax\n nop\n nop\n ret\n.size {name}, . - {name}\n"
+        for name in names
+    )
+    path = build(body, "named")
+    for mangled, name in names.items():
+        for text in (mangled, name, name.replace("space", "s*"), f"{os.path.basename(path)}!{name}", f"*!{name}"):
+            assert json.loads(run(path, "--json", "-f", text).stdout)["total"] == 1
+    assert json.loads(run(path, "--json", "-f", "space::twice*").stdout)["total"] == 1
+    elsewhere = run(path, "-f", "libc.so.6!malloc")
+    assert elsewhere.returncode == 2
+    assert "functions of libc.so.6 are not in this file; name the library's file" in elsewhere.stderr
+
+
 def test_a_name_is_looked_up_in_path_and_then_here(program: Path, tmp_path: Path) -> None:
     shutil.copy(program, tmp_path / "shapes-here")
     assert run("shapes-here", folder=tmp_path).returncode == 0

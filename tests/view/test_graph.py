@@ -76,6 +76,15 @@ def test_a_function_is_found_by_any_of_its_names(folder: Path, monkeypatch: pyte
     assert "'leav'" in error and "leaf" in error
 
 
+def test_a_template_is_found_without_its_return_type(tmp_path: Path) -> None:
+    names = {1: "main", 2: "_ZN5space5twiceIiEEvT_"}
+    path = Recording({0: [Call(0, 0, 100, 1), Call(10, 1, 20, 2)]}, functions=names).write(tmp_path / "a.sgt")
+    convert(path)
+    for name in ("void space::twice<int>(int)", "space::twice<int>(int)", "space::twice<int>", "space::t*", names[2]):
+        assert run("graph", path, name).lines[0] == "Who calls void space::twice<int>(int)"
+        assert run("graph", "--raw-names", path, name).lines[0] == f"Who calls {names[2]}"
+
+
 def test_no_share_of_a_recursive_function_is_more_than_all(tmp_path: Path) -> None:
     """Neither where it calls itself, nor where it comes back through another one."""
     depth = 40

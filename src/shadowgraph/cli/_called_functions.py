@@ -16,16 +16,17 @@ __all__ = ["find_called"]
 def find_called(trace: Trace, names: Names, text: str) -> list[int]:
     """The functions that were called and have this name, or that a pattern matches as `record -f` would match it.
 
-    A name is one as the views print it (`malloc [libc.so.6]`), as it is in the file, or demangled, whole or up to its
-    parameters; `module!name` is one in a module. UsageError with the nearest names where there is none.
+    A name is one as the views print it (`malloc [libc.so.6]`), as it is in the file, or demangled, whole or without its
+    parameters and its return type; `module!name` is one in a module. Else UsageError with the nearest names.
     """
-    from shadowgraph.ops.selection import function_rule, nearest_names, without_parameters
+    from shadowgraph.image.demangle import demangle_one
+    from shadowgraph.ops.readable_forms import readable_forms
+    from shadowgraph.ops.selection import function_rule, nearest_names
 
     forms: dict[int, tuple[str, ...]] = {}
     for function in names.ids:
-        shown = names.function(function)
-        forms[function] = (shown, without_parameters(shown), names.raw(function))
-    found = [f for f in names.ids if text in forms[f] or text == f"{forms[f][0]} [{names.module(f)}]"]
+        forms[function] = (*readable_forms(demangle_one(names.raw(function))), names.raw(function))
+    found = [f for f in names.ids if text in forms[f] or text == f"{names.function(f)} [{names.module(f)}]"]
     if not found:
         rule = function_rule(text, include=True)
         found = [f for f in names.ids if rule.wants_module(names.module(f)) and any(map(rule.function, forms[f]))]

@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A line: ``names`` are all its aliases, the shown one first; ``reason`` is empty if it is hookable."""
+    """A line: ``names`` are all that it goes by, the shown one first; ``reason`` is empty if it is hookable."""
 
     names: Sequence[str]
     address: int
@@ -75,6 +75,7 @@ def _functions(functions: FunctionTable, plan: ModulePlan, *, raw_names: bool) -
     """All functions by address; cold parts are none."""
     from shadowgraph.image import SENTENCES, Reason
     from shadowgraph.image.demangle import demangle
+    from shadowgraph.ops.readable_forms import readable_forms
 
     listed = []
     columns = (functions.preferred_names, functions.start.tolist(), functions.size.tolist(), plan.reason.tolist())
@@ -82,25 +83,28 @@ def _functions(functions: FunctionTable, plan: ModulePlan, *, raw_names: bool) -
         if reason == Reason.COLD_PART:
             continue
         names = [name, *(other for other in functions.names(row) if other != name)]
-        shown = names if raw_names else [*demangle(names), *names]
+        readable = [form for other in demangle(names) for form in readable_forms(other)]
+        shown = [*names, *readable] if raw_names else [*readable, *names]
         listed.append(_Function(shown, start, size, SENTENCES[Reason(reason)] if reason else ""))
     return listed
 
 
 def _matching(listed: list[_Function], patterns: Sequence[str], path: str) -> list[_Function]:
     """Those of which any name matches any pattern; UsageError with the nearest names if there are none."""
-    import difflib
+    import os
 
     from shadowgraph.errors import UsageError
-    from shadowgraph.ops.selection import function_rule
+    from shadowgraph.ops.selection import function_rule, nearest_names
 
-    matchers = [function_rule(pattern, include=True).function for pattern in patterns]
-    found = [function for function in listed if any(matches(name) for matches in matchers for name in function.names)]
+    rules, module = [function_rule(pattern, include=True) for pattern in patterns], os.path.basename(path)
+    here = [rule.function for rule in rules if rule.wants_module(module)]
+    if not here:
+        named = " or ".join(rule.module_text for rule in rules)
+        raise UsageError(f"{path}: functions of {named} are not in this file; name the library's file instead of it")
+    found = [function for function in listed if any(matches(name) for matches in here for name in function.names)]
     if not found:
-        names = {name for function in listed for name in function.names}
-        near = dict.fromkeys(name for pattern in patterns for name in difflib.get_close_matches(pattern, names, 3))
-        hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        raise UsageError(f"{path}: no function matches {' or '.join(patterns)}{hint}")
+        names = (name for function in listed for name in function.names)
+        raise UsageError(f"{path}: no function matches {' or '.join(patterns)}{nearest_names(patterns, names)}")
     return found
 
 

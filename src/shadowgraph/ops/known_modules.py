@@ -23,7 +23,7 @@ from shadowgraph.image import (
 from shadowgraph.image.stored_functions import function_columns, functions_from
 from shadowgraph.ops.module_cache import Identity, ModuleCache, identify
 from shadowgraph.ops.name_index import NameIndex
-from shadowgraph.ops.selection import without_parameters
+from shadowgraph.ops.readable_forms import readable_forms
 from shadowgraph.patch import ModulePlan
 from shadowgraph.patch.stored_plan import plan_columns, plan_from
 from shadowgraph.target.modules import Module
@@ -90,13 +90,13 @@ class KnownModule:
         return np.isin(self.functions.refused, [Reason.NONE]) & np.isin(self.refusals, _NEED_TRUE_RETURN)
 
     def names(self, row: int) -> list[str]:
-        """All names by which a user may mean a function: as in the file, readable, and that without its parameters."""
+        """All names by which a user may mean a function: as in the file, and the forms of the readable one."""
         return [*self.functions.names(row), *self._readable.get(row, ())]
 
     def readable_names(self) -> list[str]:
-        """One name of each function, readable and without parameters."""
+        """One name of each function, readable, without parameters and return type."""
         readable, names = self._readable, enumerate(self.functions.preferred_names)
-        return [readable[row][1] if row in readable else name for row, name in names]
+        return [readable[row][-1] if row in readable else name for row, name in names]
 
     @cached_property
     def name_index(self) -> NameIndex:
@@ -112,11 +112,11 @@ class KnownModule:
         return NameIndex(len(functions), names)
 
     @cached_property
-    def _readable(self) -> dict[int, tuple[str, str]]:
+    def _readable(self) -> dict[int, tuple[str, ...]]:
         names = self.functions.preferred_names
         rows = [row for row, name in enumerate(names) if name.startswith(("_Z", "_R"))]
         readable = demangle([names[row] for row in rows])
-        return {row: (text, without_parameters(text)) for row, text in zip(rows, readable, strict=True)}
+        return {row: readable_forms(text) for row, text in zip(rows, readable, strict=True)}
 
     def plan(self, rows: npt.NDArray[np.int64]) -> ModulePlan:
         """What can be hooked of these rows. The plan has a row for every function; others may be planned as well."""

@@ -12,7 +12,8 @@ from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.names import AGENT_SONAME
 from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.selection import Rule, Selection, nearest_names
+from shadowgraph.ops.selection import Rule, Selection
+from shadowgraph.ops.suggestions import suggested
 from shadowgraph.ops.values import Capture
 from shadowgraph.target.modules import read_modules
 
@@ -42,9 +43,10 @@ def nothing_hooked(
     """Why no function of a program is left to be hooked: a pattern that means nothing, or what cannot be."""
     wanted = [rule.text for rule in selection.rules if rule.include]
     if wanted and not selection.matched & set(wanted):
-        theirs = (known for known in known_modules.all() if not is_agent_path(known.path))
-        names = (name for known in theirs for name in known.readable_names())
-        return UsageError(f"{program}: no function matches {', '.join(wanted)}{nearest_names(wanted, names)}")
+        theirs = [known for known in known_modules.all() if not is_agent_path(known.path)]
+        rules = [rule for rule in selection.rules if rule.include]
+        where = [known for known in theirs if any(rule.wants_module(os.path.basename(known.path)) for rule in rules)]
+        return UsageError(f"{program}: no function matches {', '.join(wanted)}{suggested(rules, where)}")
     which = f"that match {', '.join(wanted)}" if wanted else "chosen"
     why = max(refused, key=lambda reason: refused[reason], default=None)
     reason = SENTENCES[why] if why is not None else "none is left"
@@ -99,9 +101,9 @@ def _why_unmatched(rule: Rule, known_modules: KnownModules) -> str:
         others = f" and {len(modules) - _MOST_NAMES:,} more" if len(modules) > _MOST_NAMES else ""
         return f"no module matched {rule.module_text}; there were {', '.join(list(modules)[:_MOST_NAMES])}{others}"
     # Names that were not read to choose by are not read to give advice: the program has ended, and its user waits.
-    names = [name for known in there if "functions" in vars(known) for name in known.readable_names()]
-    near = nearest_names([rule.text], names) if len(names) < _COMPARED_NAMES else ""
-    return f"no function matched {rule.text}{near}"
+    read = [known for known in there if "functions" in vars(known)]
+    few = sum(len(known.functions) for known in read) < _COMPARED_NAMES
+    return f"no function matched {rule.text}{suggested([rule], read) if few else ''}"
 
 
 def unused(capture: Capture, captured: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Which functions are traced: rules in the order they were given, the last one that matches a function wins.
 
-A rule includes or excludes, by any of a function's names: as in the file, or demangled, with or without parameters.
+A rule includes or excludes, by any of a function's names: as in the file, or demangled, with or without parameters and
+the return type that those of C++ templates begin with (readable_forms.py).
 Its pattern is a glob (`parse_*`), or a regular expression after `re:`; `module!function`
 restricts it to modules of that name (`libc.so*!mem*`), and a bare module pattern stands for all functions of a module.
 """
@@ -14,11 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from shadowgraph.errors import UsageError
 
-__all__ = ["LibraryCalls", "Rule", "Selection", "function_rule", "module_rule", "nearest_names", "without_parameters"]
+__all__ = ["LibraryCalls", "Rule", "Selection", "function_rule", "module_rule", "nearest", "nearest_names"]
 
 Matcher = Callable[[str], bool]
-
-_BEHIND_PARAMETERS = re.compile(r"( const| volatile| noexcept| ?&&?| \[[^\]]*\])*")
 
 
 class LibraryCalls:
@@ -127,29 +126,18 @@ def module_rule(text: str) -> Rule:
 
 def nearest_names(patterns: Sequence[str], names: Iterable[str]) -> str:
     """What a user may have meant by patterns that match nothing, as the end of a sentence; "" if there is nothing."""
-    import difflib
-
-    known = list(dict.fromkeys(names))
-    found: list[str] = []
-    for pattern in patterns:
-        plain = pattern.removeprefix("re:").rpartition("!")[2].strip("*^$")
-        close = difflib.get_close_matches(plain, known, 3, 0.6)
-        found += close + [name for name in known if plain and plain.lower() in name.lower()][:3]
-    shown = list(dict.fromkeys(found))[:5]
+    shown = list(dict.fromkeys(name for pattern in patterns for name in nearest(pattern, names)))[:5]
     return f"; the nearest names are {', '.join(shown)}" if shown else ""
 
 
-def without_parameters(name: str) -> str:
-    """A readable C++ name without its list of parameters and what follows it: `f(int) const` is `f`."""
-    end = name.rfind(")")
-    if not _BEHIND_PARAMETERS.fullmatch(name, end + 1):  # "(anonymous namespace)::f" has none
-        return name
-    depth = 0
-    for at in range(end, -1, -1):
-        depth += (name[at] == ")") - (name[at] == "(")
-        if depth == 0:
-            return name[:at] or name
-    return name
+def nearest(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that are most like a pattern, and those that have it as a part."""
+    import difflib
+
+    known = list(dict.fromkeys(names))
+    plain = pattern.rpartition("!")[2].removeprefix("re:").strip("*^$")
+    close = difflib.get_close_matches(plain, known, 3, 0.6)
+    return close + [name for name in known if plain and plain.lower() in name.lower()][:3]
 
 
 def _matcher(pattern: str) -> Matcher:
@@ -162,4 +150,5 @@ def _matcher(pattern: str) -> Matcher:
     if not any(character in pattern for character in "*?["):
         return lambda name: name == pattern
     expression = re.compile(fnmatch.translate(pattern))
-    return lambda name: expression.match(name) is not None
+    # What is copied from a message is what it says: [abi:cxx11] is a part of names.
+    return lambda name: name == pattern or expression.match(name) is not None
