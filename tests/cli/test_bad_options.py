@@ -30,9 +30,11 @@ def refused(*arguments: str | Path) -> str:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--min-time", "3"], "'3' is not a time; write 10us or 1.5ms"),
-        (["--min-time", "-1us"], "'-1us' is not a time"),
+        (["--min-time", "-1us"], "'-1us' is not a time; write one like 250us, 1.5ms, 2s or 5m"),
         (["--min-time", "soon"], "'soon' is not a time"),
+        (["--min-time", "300y"], "'300y' is not a time"),
+        (["--for", "0"], "'0' is no time at all"),
+        (["--for", "99999999h"], "'99999999h' is longer than 292 years"),
         (["--buffer", "much"], "'much' is not a size; write 64M or 2G"),
         (["--buffer", "-1M"], "'-1M' is not a size"),
         (["--max-size", "1X"], "'1X' is not a size"),
@@ -101,7 +103,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["replay", "--time", "5"], "'5' is not a range of time; write FROM-TO, like 10ms-20ms, 1.5s- or -300us"),
         (["replay", "--time", "-"], "'-' is not a range of time"),
-        (["replay", "--time", "1x-3"], "'1x' is not a time; write one like 250us, 1.5ms or 2s"),
+        (["replay", "--time", "1x-3"], "'1x' is not a time; write one like 250us, 1.5ms, 2s or 5m"),
         (["replay", "--time", "3s-1s"], "'3s-1s' ends before it begins"),
         (["replay", "--thread", "nobody"], "there is no thread 'nobody'; there are work-200"),
         (["replay", "--depth", "0"], "0 is not in the range"),

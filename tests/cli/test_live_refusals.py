@@ -115,7 +115,7 @@ def test_a_process_of_another_user(words: list[str]) -> None:
         (["PID"], "-f PATTERN (-f '*' for all of the executable)", 2),
         (["-f", "leaf"], "name a process by its pid, or a program to run (behind -- if it has options)", 2),
         (["-f", "leaf", "--pid", "PID", "--", "true"], "no program can be named with it", 2),
-        (["-f", "leaf", "--for", "soon", "PID"], "'soon' is not a time; write one like 250us, 1.5ms or 2s", 2),
+        (["-f", "leaf", "--for", "soon", "PID"], "'soon' is not a time; write one like 250us, 1.5ms, 2s or 5m", 2),
         (["-f", "leaf", "--for", "0s", "PID"], "'0s' is no time at all", 2),
         (["-f", "re:(", "PID"], "re:(: is not a regular expression", 2),
         (["-f", "agent.so!*", "PID"], "nothing of agent.so can be hooked", 2),

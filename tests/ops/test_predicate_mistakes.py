@@ -89,7 +89,7 @@ arg(0) in (1, 2) == 1
 fresult in (1, 2)
 ^^^^^^^ 'in' is for whole numbers and strings
 duration > 10sec
-           ^^^^^ '10sec' is not a number; units of time are ns, us, ms and s
+           ^^^^^ '10sec' is not a number; units of time are ns, us, ms, s, m and h
 duration > 1.5ns
            ^^^^^ 1.5ns is not a whole number of nanoseconds
 duration > 1e99s

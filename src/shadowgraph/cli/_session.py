@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Session",
-    "Time",
     "functions_option",
     "output_option",
     "pid_argument",
@@ -33,26 +32,6 @@ _KEYS = (signal.SIGINT, signal.SIGQUIT)
 _LOOK_SECONDS = 0.05
 
 _User = TypeVar("_User", bound="User")
-
-
-class Time(click.ParamType[float]):
-    """A time as people write it; seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds from 10s, 500ms or 2m."""
-        from shadowgraph.view.units import parse_time
-
-        if isinstance(value, float):
-            return value
-        try:
-            seconds = parse_time(value) / 1e9
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-        if not seconds:
-            self.fail(f"{value!r} is no time at all", param, ctx)
-        return seconds
 
 
 def when_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, Time, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._session import Session, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:

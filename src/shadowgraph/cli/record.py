@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shadowgraph.cli._time import Nanoseconds, Time
 from shadowgraph.errors import ShadowgraphError, UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _VALUE_TYPES = (
     "off_t intptr_t uintptr_t float double _Bool, char* string cstr (str), pointer void* and whatever else ends in * "
     "(ptr). _ leaves a value out."
 )
-_TIMES = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class _Size(click.ParamType[int]):
@@ -46,18 +46,6 @@ class _Size(click.ParamType[int]):
         if not match:
             self.fail(f"{value!r} is not a size; write 64M or 2G", param, ctx)
         return int(float(match[1]) * _UNITS[match[2]])
-
-
-class _Duration(click.ParamType[int]):
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)", value.strip())
-        if not match:
-            self.fail(f"{value!r} is not a time; write 10us or 1.5ms", param, ctx)
-        return int(float(match[1]) * _TIMES[match[2]])
 
 
 class _OrderedRules(click.Command):
@@ -108,7 +96,7 @@ class _OrderedRules(click.Command):
 )
 @click.option("--auto-args", is_flag=True, help="Capture what debug information says of arguments and results.")
 @click.option("--depth", type=click.IntRange(1, _DEEPEST), help="Trace at most this many nested calls.")
-@click.option("--min-time", type=_Duration(), default=0, help="Leave out calls shorter than this (10us).")
+@click.option("--min-time", type=Nanoseconds(), default=0, help="Leave out calls shorter than this (10us).")
 @click.option(
     "--when", metavar="PREDICATE", help="Record calls for which this holds: 'duration > 1ms and arg(0) == 1'."
 )
@@ -127,7 +115,7 @@ class _OrderedRules(click.Command):
     help="Stop recording when the trace has this size (default: 4G, or a tenth of the free space).",
 )
 @click.option("--pid", type=click.IntRange(1), help="Record a process that runs already, and leave it running.")
-@click.option("--for", "duration", type=_Duration(), metavar="TIME", help="Stop recording after this time (10s).")
+@click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop recording after this time (10s).")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.argument("program", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -221,9 +209,9 @@ class _Record:
             with PassedSignals(recording, first_is_ours=pid is not None) as signals:
                 try:
                     if pid is None:
-                        result = recording.run(path, arguments, started=trace.keep, seconds=self._seconds())
+                        result = recording.run(path, arguments, started=trace.keep, seconds=self.options["duration"])
                     else:
-                        result = _run_on(recording, pid, self._seconds(), trace.keep)
+                        result = _run_on(recording, pid, self.options["duration"], trace.keep)
                 finally:
                     spool.close()
                 to_be_seen_out = pid is None and result.runs_on and not signals.told_to_leave
@@ -235,11 +223,6 @@ class _Record:
                     status = see_out(recording.main_pid, lambda: signals.told_to_leave) or 0
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code
-
-    def _seconds(self) -> float | None:
-        """What --for says."""
-        duration: int | None = self.options["duration"]
-        return None if duration is None else duration / 1e9
 
     def _largest_size(self, folder: Path) -> int:
         """--max-size, or what cannot fill a disk by surprise."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shadowgraph.cli._live_table import LiveTable
-from shadowgraph.cli._session import Session, Time, functions_option, output_option, pid_argument, when_option
+from shadowgraph.cli._session import Session, functions_option, output_option, pid_argument, when_option
+from shadowgraph.cli._time import Time
 
 if TYPE_CHECKING:
     from shadowgraph.cli._screen import Screen

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from shadowgraph.errors import UsageError
+from shadowgraph.trace.times import NANOSECONDS
 
 __all__ = ["Mistake", "Token", "tokens_of"]
 
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "f": 12, "v": 11, "0": 0, "\\": 92, "'": 39, '"': 34}
 
 _SPACE = re.compile(r"\s+")
@@ -114,13 +114,13 @@ def _number(text: str, match: re.Match[str]) -> Token:
 
 
 def _nanoseconds(number: str, unit: str, word: str, start: int, stop: int) -> int:
-    if unit not in _UNITS:
-        raise Mistake(start, stop, f"{word!r} is not a number; units of time are ns, us, ms and s")
+    if unit not in NANOSECONDS:
+        raise Mistake(start, stop, f"{word!r} is not a number; units of time are ns, us, ms, s, m and h")
     if len(number) > 30:
         raise Mistake(start, stop, "this number does not fit into 64 bits")
     if abs(int(number.lower().partition("e")[2] or 0)) > 30:
         raise Mistake(start, stop, "this time is not a number of nanoseconds that fits into 64 bits")
-    time = Fraction(number) * _UNITS[unit]
+    time = Fraction(number) * NANOSECONDS[unit]
     if time.denominator != 1:
         raise Mistake(start, stop, f"{word} is not a whole number of nanoseconds")
     return int(time)

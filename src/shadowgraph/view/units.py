@@ -1,16 +1,13 @@
-"""Numbers for people: times, counts, shares; and times that people type."""
+"""Numbers for people: times, counts, shares; and ranges of time that people type."""
 
 from __future__ import annotations
 
-import re
-
 from shadowgraph.errors import UsageError
+from shadowgraph.trace.times import parse_time
 
-__all__ = ["count_of", "format_count", "format_share", "format_time", "parse_time", "parse_time_range"]
+__all__ = ["count_of", "format_count", "format_share", "format_time", "parse_time_range"]
 
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
-_FACTORS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m)?")
 
 
 def format_time(nanoseconds: float) -> str:
@@ -35,15 +32,6 @@ def count_of(count: int, noun: str) -> str:
 def format_share(part: float, whole: float) -> str:
     """A share in percent."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
-
-
-def parse_time(text: str) -> int:
-    """Nanoseconds from a time like 1.5ms; a number without a unit counts seconds. UsageError if it is none."""
-    match = _TIME.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is not a time; write one like 250us, 1.5ms or 2s")
-    number, unit = match.groups()
-    return round(float(number) * _FACTORS[unit or "s"])
 
 
 def parse_time_range(text: str) -> tuple[int | None, int | None]:
