@@ -157,7 +157,7 @@ def test_the_recorder_itself() -> None:
         "from shadowgraph.cli.main import main; main()"
     )
     ended = run([sys.executable, "-c", source])
-    assert "is this recorder itself; name another process" in ended.sentence
+    assert "is this very one; in Python, attach_self() traces the process that calls it" in ended.sentence
     assert ended.status == 125
 
 

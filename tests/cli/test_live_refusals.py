@@ -107,6 +107,48 @@ def test_a_process_of_another_user(words: list[str]) -> None:
         assert running.end() == ["wrong 0 worked 1"]
 
 
+BY_PID = [
+    *ALL,
+    ["record", "--pid"],
+    ["probe", "-f", "leaf", "--code", "int on_entry(struct sg_call *call) { return 0; }"],
+]
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root to become somebody else")
+def test_another_users_process_is_refused_alike_by_all_commands_and_says_why() -> None:
+    somebody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]
+    powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *SHADOWGRAPH]
+    with subprocess.Popen([*somebody, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None and other.stdout is not None
+        other.stdin.write(b"ready\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == b"ready\n"  # it is cat now
+        refusals = {run([*powerless, *words, str(other.pid)]).sentence for words in BY_PID}
+        other.stdin.close()
+    assert len(refusals) == 1
+    sentence = refusals.pop()
+    assert sentence.startswith(f"process {other.pid} may not be traced by this user: it belongs to ")
+    assert "(uid 65534), and we are root (uid 0) without CAP_SYS_PTRACE" in sentence
+
+
+@pytest.mark.parametrize("words", BY_PID, ids=lambda words: words[0])
+def test_a_name_is_no_process_but_those_that_have_it_are_told(words: list[str]) -> None:
+    path = shutil.copy(built("attach_busy"), scratch_folder() / "named_so")
+    with Running([path, "1", "nap"]) as running:
+        ended = refused(*words, "named_so")
+        assert f"processes of this name: {running.pid}" in ended.sentence
+        assert ended.status == 2
+        assert running.end() == ["wrong 0 worked 1"]
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "12x", "\u0661"])
+def test_what_is_no_pid_is_said_to_be_none(text: str) -> None:
+    for words in (["top"], ["users"], ["detach"], ["count", "-f", "leaf", "--pid"], ["record", "--pid"]):
+        ended = refused(*words, text)
+        assert f"{text!r} is not the number of a process" in ended.sentence
+        assert ended.status == 2
+
+
 @pytest.mark.parametrize("name", ["count", "hist"])
 @pytest.mark.parametrize(
     ("words", "sentence", "status"),

@@ -192,6 +192,30 @@ def test_without_a_compiler_it_says_how_to_get_one() -> None:
     assert (ended.output, ended.status) == ("", 2)
 
 
+MEMORY = "int on_entry(struct sg_call *c) { *(uint64_t *)c->%s = 1; return 1; }"
+
+
+@pytest.mark.parametrize(
+    ("field", "hint", "option"),
+    [
+        ("data", "call->data, which is 0 without %s", ["--data-size", "8"]),
+        ("instance", "call->instance, which is 0 without %s and %s", ["--instances", "8", "--instance-size", "8"]),
+    ],
+)
+def test_handlers_that_use_memory_that_they_did_not_ask_for_are_told(field: str, hint: str, option: list[str]) -> None:
+    words = ["-f", "gives_back", "--code", MEMORY % field]
+    ended = probed(*words, "--", program("live_values", "o2"), stdin=NUMBERS)
+    first, fault = ended.errors.splitlines()[:2]
+    assert first == f"shadowgraph: the handlers use {hint % tuple(option[::2])}"
+    in_python = tuple(word.removeprefix("--").replace("-", "_") for word in option[::2])
+    assert fault.endswith(f"signal 11 at address 0x0; the handlers use {hint % in_python}")
+    assert "the handlers use" not in probed(*words, *option, "--", program("live_values", "o2"), stdin=NUMBERS).errors
+    others = "struct o { int data, instance; }; int on_entry(struct sg_call *c) { return ((struct o *)c)->data; }"
+    assert (
+        "the handlers use" not in probed(*words[:3], others, "--", program("live_values", "o2"), stdin=NUMBERS).errors
+    )
+
+
 def test_a_mistake_in_the_condition_is_marked() -> None:
     ended = probed(*CODE, SILENT, "--when", "agr(0)", "--", program("live_values", "o2"))
     assert ended.errors == "shadowgraph: --when: 'agr' is not known; did you mean arg?\n    agr(0)\n    ^^^\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shadowgraph.cli._pid import Pid, processes_named
 from shadowgraph.errors import ShadowgraphError, UsageError
 
 if TYPE_CHECKING:
@@ -75,15 +77,15 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def target_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add PID or COMMAND, and --pid."""
     words = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="PID|COMMAND…")
-    pid = click.option("--pid", type=click.IntRange(1), help="The process, if not named as the first argument.")
+    pid = click.option("--pid", type=Pid(), help="The process, if not named as the first argument.")
     return pid(words(command))
 
 
 def pid_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument PID, or --pid, which is the same."""
 
-    @click.argument("named", required=False, type=click.IntRange(1), metavar="PID")
-    @click.option("--pid", type=click.IntRange(1), help="The process, if not named as the argument.")
+    @click.argument("named", required=False, type=Pid(), metavar="PID")
+    @click.option("--pid", type=Pid(), help="The process, if not named as the argument.")
     @functools.wraps(command)
     def wrapped(named: int | None, pid: int | None, **options: Any) -> Any:
         if named is not None and pid is not None:
@@ -270,6 +272,9 @@ def _target_of(words: Sequence[str], pid: int | None) -> tuple[list[str], int | 
         raise UsageError("name a process by its pid, or a program to run (behind -- if it has options)")
     if len(words) == 1 and words[0].isdecimal():
         return [], int(words[0])
+    there = processes_named(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else ""
+    if there:
+        raise UsageError(f"{words[0]} is no program in PATH; to look at a process, give its number: {there}")
     return list(words), None
 
 

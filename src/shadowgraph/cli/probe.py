@@ -63,6 +63,8 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     ops = _ops(options)
     if ops.handlers.warnings:
         click.echo(ops.handlers.warnings, err=True)
+    if ops.unprovided:
+        click.echo(f"shadowgraph: {_as_options(ops.unprovided)}", err=True)
     with Session(words, pid, options["duration"]) as session:
         session.register(ops)
         events = _Events(output, ops, session.program, options)
@@ -98,6 +100,11 @@ def _ops(options: dict[str, Any]) -> Ops:
         file, source = str(options["source"]), _read(options["source"]).decode(errors="surrogateescape")
     entry, leave = _handlers(options, [name for name in _USUAL_NAMES if re.search(rf"\b{name}\s*\(", source)])
     return Ops(options["functions"], source=source, file=file, entry=entry, exit=leave, **given)
+
+
+def _as_options(text: str) -> str:
+    """A sentence with what are arguments in Python as they are written on the command line."""
+    return re.sub(r"\b(data|instance)_size\b|\binstances\b", lambda name: "--" + name[0].replace("_", "-"), text)
 
 
 def _read(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ __all__ = ["Ops"]
 
 _EVENT_BYTES = 1 << 20
 _WAIT_SECONDS = 0.01
+_CALL = re.compile(r"\bsg_call\s*\*\s*(?:const\s+)?(\w+)")  # what a handler calls its argument
 
 
 class Ops(User):
@@ -69,6 +71,7 @@ class Ops(User):
             )
         self.data_size = data_size
         self.instances = InstancePool(instances, instance_size)
+        self._source = source or ""
         self._dtype = event_dtype(events) if events is not None else None
         if source is not None:
             with in_the_making():
@@ -145,7 +148,7 @@ class Ops(User):
             self._dropped = self._ring.dropped
             self._remark = self._about_sizes(self._ring)
             self._ring = None
-        self._fault = _fault(place)
+        self._fault = self._fault_at(place)
 
     # --- what it has to say ---
 
@@ -192,11 +195,27 @@ class Ops(User):
     @property
     def fault(self) -> str:
         """Why the handlers were switched off: what a handler died of; "" if none has."""
-        return self._fault if self._place is None else _fault(self._place)
+        return self._fault if self._place is None else self._fault_at(self._place)
 
+    @property
+    def unprovided(self) -> str:
+        """What the source uses of a call and was not asked for, so that it is 0: memory that is the handlers' own."""
+        calls = "|".join({"call", *_CALL.findall(self._source)})
+        memory = (
+            ("data", "data_size", self.data_size),
+            ("instance", "instances and instance_size", self.instances.count),
+        )
+        used = [
+            f"call->{name}, which is 0 without {option}"
+            for name, option, given in memory
+            if not given and re.search(rf"\b(?:{calls})\s*->\s*{name}\b", self._source)
+        ]
+        return f"the handlers use {' and '.join(used)}" if used else ""
 
-def _fault(place: Place) -> str:
-    if not place.registry.has_fault(place.slot):
-        return ""
-    row = place.registry.user(place.slot)
-    return f"signal {int(row['fault'])} at address {int(row['fault_address']):#x}"
+    def _fault_at(self, place: Place) -> str:
+        if not place.registry.has_fault(place.slot):
+            return ""
+        row = place.registry.user(place.slot)
+        address = int(row["fault_address"])
+        why = f"; {self.unprovided}" if self.unprovided and address < layout.INSTANCE_LIMIT else ""
+        return f"signal {int(row['fault'])} at address {address:#x}{why}"

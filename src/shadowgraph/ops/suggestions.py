@@ -38,8 +38,8 @@ def _in_libraries(rule: Rule, modules: Sequence[KnownModule]) -> list[str]:
 def _spelled(modules: Sequence[KnownModule]) -> dict[str, list[str]]:
     """Each name with what can be written for it."""
     programs = [known for known in modules if known.image.is_program]
-    plain = {name for known in programs for name in known.readable_names()}
-    plain |= {imported.name for known in programs for imported in known.imports}
+    plain = dict.fromkeys(name for known in programs for name in known.readable_names())
+    plain |= dict.fromkeys(imported.name for known in programs for imported in known.imports)
     spelled = {name: [shlex.quote(name)] for name in plain}
     for known in _libraries(modules):
         for name in known.readable_names():

@@ -6,12 +6,14 @@ All requests for one tracee must come from the thread that seized it (ptrace(2))
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from shadowgraph.errors import StartError
+from shadowgraph.target.permission import why_forbidden
 
 __all__ = [
     "EVENT_EXEC",
@@ -177,10 +179,9 @@ def why_not(tid: int, error: OSError) -> str:
         except OSError:
             name = "unknown"
         return f"process {tid} is traced by process {tracer} ({name}) already; end that first"
-    return (
-        f"process {tid} may not be traced by this user ({os.strerror(error.errno or 0).lower()}); "
-        "run as its owner or as root, and see /proc/sys/kernel/yama/ptrace_scope"
-    )
+    if error.errno not in (errno.EPERM, errno.EACCES):
+        return f"process {tid} cannot be traced: {os.strerror(error.errno or 0).lower()}"
+    return why_forbidden(tid)
 
 
 def interrupt(tid: int) -> None:

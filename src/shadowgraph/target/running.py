@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from shadowgraph.errors import StartError
+from shadowgraph.target.permission import may_trace, why_forbidden
 from shadowgraph.target.status import read_status
 from shadowgraph.target.vet import vet_process
 
@@ -22,7 +23,7 @@ def vet_running(pid: int) -> None:
     if group != pid:
         raise StartError(f"{pid} is a thread of process {group}; attach to that (--pid {group})")
     if pid == os.getpid():
-        raise StartError(f"process {pid} is this recorder itself; name another process")
+        raise StartError(f"process {pid} is this very one; in Python, attach_self() traces the process that calls it")
     if status.get("State", "")[:1] in ("Z", "X"):
         if _threads(pid) < 2:
             raise StartError(f"process {pid} has ended already (it is a zombie waiting for its parent)")
@@ -33,6 +34,8 @@ def vet_running(pid: int) -> None:
     if tracer:
         name = (read_status(tracer) or {}).get("Name", "unknown")
         raise StartError(f"process {pid} is traced by process {tracer} ({name}) already; end that first")
+    if not may_trace(pid):
+        raise StartError(why_forbidden(pid))
     vet_process(pid)
     if int(status.get("Seccomp_filters", 0)) > int((read_status(os.getpid()) or {}).get("Seccomp_filters", 0)):
         raise StartError(

@@ -1,0 +1,43 @@
+"""The numbers of processes, and what people write in their place."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+__all__ = ["Pid", "processes_named"]
+
+_MOST = 5
+
+
+class Pid(click.ParamType[int]):
+    """The number of a process."""
+
+    name = "pid"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """A number above 0; of a name, say which processes have it."""
+        if isinstance(value, int):
+            return value
+        if value.isascii() and value.isdecimal() and int(value):
+            return int(value)
+        there = processes_named(value)
+        self.fail(f"{value!r} is not the number of a process" + (f"; {there}" if there else ""), param, ctx)
+
+
+def processes_named(name: str) -> str:
+    """Which processes have this name, as a part of a sentence; "" if there is none."""
+    found = []
+    for number in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdecimal()):
+        try:
+            with open(f"/proc/{number}/comm", errors="surrogateescape") as file:
+                same = file.read().rstrip("\n") == name[:15]  # the kernel keeps so much (TASK_COMM_LEN)
+        except OSError:
+            continue
+        found += [str(number)] * (same and number != os.getpid())
+    if not found:
+        return ""
+    numbers = ", ".join(found[:_MOST]) + (", …" if len(found) > _MOST else "")
+    return f"processes of this name: {numbers}"
