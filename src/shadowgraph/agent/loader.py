@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,6 +74,7 @@ def visible_in(thread: RemoteThread, files: Sequence[Path]) -> Iterator[list[str
     if all(_is_same_file(file, f"/proc/{pid}/root{file}") for file in files):
         yield [str(file) for file in files]
         return
+    _refuse_root_without_proc(pid)
     lent = []
     try:
         for file in files:
@@ -84,6 +86,17 @@ def visible_in(thread: RemoteThread, files: Sequence[Path]) -> Iterator[list[str
     finally:
         for number in lent:
             thread.system_call(_SYS_CLOSE, number)
+
+
+def _refuse_root_without_proc(pid: int) -> None:
+    """StartError where a process could not name what it is lent: a loader opens files by their paths alone."""
+    if os.path.lexists(f"/proc/{pid}/root/proc/self"):
+        return
+    root = os.readlink(f"/proc/{pid}/root")
+    raise StartError(
+        f"process {pid} has another root folder, {root}, in which there is no /proc: its loader needs that to find the "
+        f"agent (mount -t proc proc {shlex.quote(os.path.join(root, 'proc'))})"
+    )
 
 
 def _is_same_file(path: Path, other: str) -> bool:
