@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shadowgraph import live
 from shadowgraph.ops import attaching
 from shadowgraph.ops.name_index import NameIndex
-from shadowgraph.ops.selection import Selection, function_rule, module_rule
+from shadowgraph.ops.selection import Matcher, Selection, function_rule, module_rule
 from tests.support.attached import Running
 from tests.support.live import send, until
 from tests.support.manners import program
@@ -37,6 +39,112 @@ def test_it_chooses_what_looking_at_each_function_chooses(first: str, then: str,
         other.wants("m", names, default=default) for names in NAMES
     ]
     assert one.matched == other.matched
+
+
+MANY = [[f"function_{n}", f"N::method{n % 7}(int)"] for n in range(300)] + [
+    ["Main"],
+    ["a"],
+    ["ab"],
+    ["^a$"],
+    ["function_[abi:cxx11]x"],
+    ["\udcff_17"],
+]
+EXPRESSIONS = [
+    *(
+        "^function_17$",
+        "tion_17",
+        "17$",
+        "^a$",
+        "^^a$$",
+        "a",
+        "^$",
+        "",
+        ".",
+        "x*",
+        "^function_(17|18)$",
+        "_1[789]$",
+        "_1[0-9]9$",
+    ),
+    *(
+        "(?i)FUNCTION_17$",
+        "(?i:FUNC)tion_17$",
+        "f.*_17",
+        "method3|_17$",
+        "(method3|main)",
+        "^(N::|)method",
+        "(n_1){1}7",
+        "(17)+$",
+    ),
+    *(
+        "(17)?$",
+        "[^u]nction_299",
+        "\\bfunction_29\\b",
+        "(?=fun)function_28$",
+        "(?!fun)ction_28$",
+        "(?<=_)29",
+        "(1)\\1$",
+        "(?m)^a$",
+    ),
+    *(
+        "\\Aab?\\Z",
+        "a$|b$",
+        "(a$)?b",
+        "(?:^|_)17",
+        "\\^a\\$",
+        "(?x) function _ 1 7 $",
+        "(?>fun)ction_1$",
+        "_1++7",
+        "(^|n)_?17",
+        "$a",
+    ),
+]
+GLOBS = [
+    "function_[abi:cxx11]x",
+    "*",
+    "*_17",
+    "*tion_1?",
+    "f*_17",
+    "*[12]9",
+    "*_[!1]9",
+    "*method3*",
+    "N::*3*",
+    "*\udcff*",
+    "*a",
+    "?",
+    "function_*7",
+    "*_17*tion*",
+]
+
+
+@pytest.mark.parametrize("pattern", [*(f"re:{expression}" for expression in EXPRESSIONS), *GLOBS])
+@pytest.mark.parametrize("more", [[], [["function_17\n"], ["a\n"], ["\na"]]], ids=["plain", "line ends"])
+def test_of_many_names_it_chooses_the_same(pattern: str, more: list[list[str]]) -> None:
+    functions = MANY + more
+    index = NameIndex(len(functions), [(name, row) for row, names in enumerate(functions) for name in names])
+    one, other = (Selection([function_rule(pattern, include=True)]) for _ in range(2))
+    assert index.wanted(one, "m", default=False).tolist() == [
+        other.wants("m", names, default=False) for names in functions
+    ]
+
+
+def test_few_of_many_names_are_looked_at_one_by_one() -> None:
+    index = NameIndex(len(MANY), [(name, row) for row, names in enumerate(MANY) for name in names])
+    for pattern in (
+        "re:^function_17$",
+        "re:tion_17",
+        "*tion_17*",
+        "re:^(function_17|function_18)$",
+        "re:f.*_299",
+        "re:function_[0-9]+99$",
+    ):
+        rule, looked = function_rule(pattern, include=True), []
+
+        def looks(name: str, looked: list[str] = looked, matches: Matcher = rule.function) -> bool:
+            looked.append(name)
+            return matches(name)
+
+        assert len(index.rows_of(replace(rule, function=looks))) > 0
+        assert len(looked) <= 15, pattern
 
 
 def test_a_pattern_that_is_new_but_names_what_is_hooked_needs_no_look_at_the_process(

@@ -55,6 +55,7 @@ class KnownModule:
     _plan: ModulePlan | None = None
     refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     _exported: dict[str, int | None] = field(default_factory=dict)
+    _names: dict[int, list[str]] = field(default_factory=dict)
 
     @cached_property
     def image(self) -> Image:
@@ -91,7 +92,9 @@ class KnownModule:
 
     def names(self, row: int) -> list[str]:
         """All names by which a user may mean a function: as in the file, and the forms of the readable one."""
-        return [*self.functions.names(row), *self._readable.get(row, ())]
+        if row not in self._names:
+            self._names[row] = [*self.functions.names(row), *self._readable.get(row, ())]
+        return self._names[row]
 
     def readable_names(self) -> list[str]:
         """One name of each function, readable, without parameters and return type."""

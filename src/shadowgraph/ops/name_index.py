@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.ops.name_literals import EDGE, literals_of
 from shadowgraph.ops.selection import Rule, Selection
 
 __all__ = ["NameIndex"]
 
 _LITERAL = re.compile(r"[^*?\[]*")
+
+_FEW = 100  # names that are looked at one by one in no time
+_TRIED = 4  # sets of strings that are counted
 
 _Rows = npt.NDArray[np.int64]
 
@@ -26,6 +33,21 @@ class NameIndex:
         self._names = [name for name, _ in names]
         self._rows: _Rows = np.array([row for _, row in names], np.int64)
         self._found: dict[str, _Rows] = {}
+
+    @cached_property
+    def _text(self) -> str:
+        """All names, one behind the other, an edge around each."""
+        return EDGE + EDGE.join(self._names) + EDGE
+
+    @cached_property
+    def _has_line_ends(self) -> bool:
+        return "\n" in self._text
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        """Where each name begins in the text, and where one more would."""
+        lengths = np.fromiter((len(name) + 1 for name in self._names), np.int64, len(self._names))
+        return [1, *(1 + np.cumsum(lengths)).tolist()]
 
     def rows_of(self, rule: Rule) -> _Rows:
         """The rows of which any name matches a rule's pattern for functions; some may be there more than once."""
@@ -43,8 +65,33 @@ class NameIndex:
         if pattern == literal + "*":
             return self._rows[low:high]
         matches = rule.function
-        hits = [at for at in range(low, high) if matches(self._names[at])]
+        hits = [at for at in self._candidates(pattern, low, high) if matches(self._names[at])]
         return self._rows[np.array(hits, np.int64)]
+
+    def _candidates(self, pattern: str, low: int, high: int) -> Iterable[int]:
+        """Those of the names from ``low`` to ``high`` that may match."""
+        if high - low <= _FEW or self._has_line_ends:
+            return range(low, high)
+        sets = literals_of(pattern[3:] if pattern.startswith("re:") else fnmatch.translate(pattern))
+        if not sets:
+            return range(low, high)
+        longest = sorted(sets, key=lambda literals: -min(map(len, literals)))[:_TRIED]
+        rarest = longest[0] if len(longest) == 1 else min(longest, key=self._count_of)
+        equal = range(bisect_left(self._names, pattern), bisect_right(self._names, pattern))  # see selection.py
+        return sorted(self._containing(rarest, low, high).union(equal))
+
+    def _count_of(self, literals: Iterable[str]) -> int:
+        return sum(map(self._text.count, literals))
+
+    def _containing(self, literals: Iterable[str], low: int, high: int) -> set[int]:
+        found, text, begins = set(), self._text, self._begins
+        for literal in literals:
+            at = text.find(literal, begins[low] - 1, begins[high])
+            while at >= 0:
+                name = bisect_right(begins, at + literal.startswith(EDGE)) - 1
+                found.add(name)
+                at = text.find(literal, begins[name + 1] - 1, begins[high])
+        return found
 
     def wanted(self, selection: Selection, module: str, *, default: bool) -> npt.NDArray[np.bool_]:
         """bool[count]: which rows a selection wants, as :meth:`Selection.wants` would say of each."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from shadowgraph.errors import UsageError
 
-__all__ = ["LibraryCalls", "Rule", "Selection", "function_rule", "module_rule", "nearest", "nearest_names"]
+__all__ = ["LibraryCalls", "Matcher", "Rule", "Selection", "function_rule", "module_rule", "nearest", "nearest_names"]
 
 Matcher = Callable[[str], bool]
 
