@@ -223,6 +223,8 @@ def test_a_record_without_a_program_and_a_command_that_does_not_exist_are_explai
     for arguments, said in (
         (["record"], "name a program to record, or a process with --pid"),
         (["reprot"], "no such command 'reprot'. Did you mean 'report'? See `shadowgraph --help`"),
+        (["attach", "7"], "no such command 'attach'. Did you mean 'record --pid'? See `shadowgraph --help`"),
+        (["report", "a", "b"], "got unexpected extra argument (b); see `shadowgraph report --help`"),
         (["xyzzy"], "no such command 'xyzzy'; there are record, report, "),
     ):
         ended = run([*recorder()[:3], *arguments])

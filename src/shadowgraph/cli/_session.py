@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shadowgraph.live import User
 
 __all__ = [
+    "OfCommand",
     "Session",
     "functions_option",
     "output_option",
@@ -77,7 +78,7 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def target_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add PID or COMMAND, and --pid."""
     words = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="PID|COMMAND…")
-    pid = click.option("--pid", type=Pid(), help="The process, if not named as the first argument.")
+    pid = click.option("-p", "--pid", type=Pid(), help="The process, if not named as the first argument.")
     return pid(words(command))
 
 
@@ -85,7 +86,7 @@ def pid_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument PID, or --pid, which is the same."""
 
     @click.argument("named", required=False, type=Pid(), metavar="PID")
-    @click.option("--pid", type=Pid(), help="The process, if not named as the argument.")
+    @click.option("-p", "--pid", type=Pid(), help="The process, if not named as the argument.")
     @functools.wraps(command)
     def wrapped(named: int | None, pid: int | None, **options: Any) -> Any:
         if named is not None and pid is not None:
@@ -95,6 +96,23 @@ def pid_argument(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(named if pid is None else pid, **options)
 
     return wrapped
+
+
+class OfCommand(click.Command):
+    """A command of ours that may be given another: what follows the name of a program is the program's, as after --."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set the words apart that are not ours."""
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        values, _, _ = parser.parse_args(list(args))
+        words = values.get("words")
+        if not isinstance(words, tuple):  # there are none
+            return super().parse_args(ctx, args)
+        ours = args[: len(args) - len(words)]
+        if words and not words[0].isdecimal() and ours[-1:] != ["--"]:
+            args = [*ours, "--", *words]
+        return super().parse_args(ctx, args)
 
 
 class Session:

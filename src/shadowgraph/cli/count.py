@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._session import OfCommand, Session, functions_option, output_option, target_arguments, when_option
 from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command(short_help="How often functions of a running program are called.")
+@click.command(cls=OfCommand, short_help="How often functions of a running program are called.")
 @functions_option
 @when_option
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._session import OfCommand, Session, functions_option, output_option, target_arguments, when_option
 from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
 
@@ -20,7 +20,7 @@ __all__ = ["command"]
 _STEPS = 16
 
 
-@click.command(short_help="How long calls of a running program take, or what they are given.")
+@click.command(cls=OfCommand, short_help="How long calls of a running program take, or what they are given.")
 @functions_option
 @when_option
 @click.option(

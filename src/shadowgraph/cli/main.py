@@ -29,6 +29,25 @@ _COMMANDS = {
 }
 
 
+# What other tools call what there is here.
+_MEANT = {
+    "attach": "record --pid",
+    "trace": "record",
+    "run": "record",
+    "start": "record",
+    "stat": "count",
+    "list": "functions",
+    "script": "replay",
+    "dump": "replay",
+    "tree": "graph",
+    "latency": "hist",
+    "histogram": "hist",
+    "live": "top",
+    "ps": "users",
+    "stop": "detach",
+}
+
+
 class _LazyGroup(click.Group):
     """Commands are imported when they run: `shadowgraph --version` must not wait for numpy."""
 
@@ -42,6 +61,12 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`help` and `help COMMAND` are --help, as in many tools."""
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -49,7 +74,7 @@ class _LazyGroup(click.Group):
         if name not in _COMMANDS and not name.startswith("-"):
             import difflib
 
-            near = difflib.get_close_matches(name, _COMMANDS, 1)
+            near = [_MEANT[name]] if name in _MEANT else difflib.get_close_matches(name, _COMMANDS, 1)
             meant = f". Did you mean {near[0]!r}?" if near else f"; there are {', '.join(_COMMANDS)}"
             context.fail(f"no such command {name!r}{meant}")
         return super().resolve_command(context, arguments)
@@ -114,7 +139,7 @@ def _sentence(error: click.ClickException) -> str:
     said = said[:1].lower() + said[1:]
     context = getattr(error, "ctx", None)
     help_text = f"`{context.command_path if context is not None else 'shadowgraph'} --help`"
-    return f"{said} See {help_text}" if said.endswith(("?", ")")) else f"{said}; see {help_text}"
+    return f"{said} See {help_text}" if said.endswith("?") else f"{said}; see {help_text}"
 
 
 def _shortage(error: BaseException) -> str | None:

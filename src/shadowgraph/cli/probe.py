@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import Session, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._session import OfCommand, Session, functions_option, output_option, target_arguments, when_option
 from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
 
@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.02
 _OWN_FIELDS = {"time", "thread", "function"}
 
 
-@click.command(short_help="Your own handlers in C on functions of a running program.")
+@click.command(cls=OfCommand, short_help="Your own handlers in C on functions of a running program.")
 @functions_option
 @click.option("--source", type=click.Path(path_type=Path), metavar="FILE.c", help="The handlers: a file in C.")
 @click.option("--code", metavar="TEXT", help="The handlers: C, on the command line.")

@@ -115,7 +115,7 @@ class _OrderedRules(click.Command):
     type=_Size(),
     help="Stop recording when the trace has this size (default: 4G, or a tenth of the free space).",
 )
-@click.option("--pid", type=Pid(), help="Record a process that runs already, and leave it running.")
+@click.option("-p", "--pid", type=Pid(), help="Record a process that runs already, and leave it running.")
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop recording after this time (10s).")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.argument("program", required=False)

@@ -74,12 +74,17 @@ def largest_library(known_modules: KnownModules, but: Container[str]) -> str:
     for what it loads later, runtimes of languages apart; else the one with the most code of all that were met.
     """
     met = [known for known in known_modules.all() if not is_agent_path(known.path)]  # an earlier recording's
-    others = [known for known in met if known.path not in but]
+    others = [known for known in met if known.path not in but and not _is_loader(known.path)]
     asked_for = {os.path.basename(name) for known in met if known.path in but for name in known.image.needed}
     own = [known for known in others if asked_for & {os.path.basename(known.path), known.image.soname}]
     others = [known for known in own if not is_runtime(os.path.basename(known.path))] or others
     sizes = {os.path.basename(known.path): sum(len(text.data) for text in known.image.text) for known in others}
     return max(sizes, key=lambda name: sizes[name], default="")
+
+
+def _is_loader(path: str) -> bool:
+    """Whether a file is glibc's loader, in which no program spends its time; musl's is its C library, too."""
+    return os.path.basename(path).startswith(("ld-linux", "ld-2.", "ld.so"))
 
 
 def is_runtime(library: str) -> bool:
