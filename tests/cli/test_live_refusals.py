@@ -155,7 +155,7 @@ def test_what_is_no_pid_is_said_to_be_none(text: str) -> None:
     [
         (["-f", "leef", "PID"], "no function matches leef; the nearest names are leaf", 2),
         (["PID"], "-f PATTERN (-f '*' for all of the executable)", 2),
-        (["-f", "leaf"], "name a process by its pid, or a program to run (behind -- if it has options)", 2),
+        (["-f", "leaf"], "name a process by its pid, or a program to run", 2),
         (["-f", "leaf", "--pid", "PID", "--", "true"], "no program can be named with it", 2),
         (["-f", "leaf", "--for", "soon", "PID"], "'soon' is not a time; write one like 250us, 1.5ms, 2s or 5m", 2),
         (["-f", "leaf", "--for", "0s", "PID"], "'0s' is no time at all", 2),

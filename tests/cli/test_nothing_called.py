@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.attach.conftest import built
+from tests.support.attached import Running
 from tests.support.build import compile_files, scratch_folder
+from tests.support.live import SHADOWGRAPH, until
 from tests.support.manners import run
 
 LIBRARY = "int more(int x) { return x + 1; }\n"
@@ -27,3 +30,21 @@ def test_where_nothing_was_called_the_largest_library_is_named_that_the_program_
     assert hint in nothing.errors
     something = run([*record, str(program)])
     assert "none of them was called" not in something.errors
+
+
+def test_count_and_hist_say_so_and_where_to_look_if_all_of_the_executable_was_meant() -> None:
+    with Running(["sh", "-c", "echo ready; exec sleep 1000"]) as running:
+        until(lambda: Path(f"/proc/{running.pid}/exe").resolve().name == "sleep")
+        place = [str(running.pid), "--for", "100ms"]
+        where = "; most code of its libraries is in libc.so.6 (-f 'libc.so.6!*')"
+        for words, said in (
+            (["count", "-f", "*"], f"none of these was called so far{where}"),
+            (["count", "-f", "libc.so.6!read"], "none of these was called so far"),
+            (["hist", "-f", "*"], f"no call of these has ended meanwhile{where}"),
+            (["hist", "-f", "libc.so.6!read"], "no call of these has ended meanwhile"),
+        ):
+            ended = run([*SHADOWGRAPH, *words, *place])
+            assert (ended.status, ended.errors, ended.lines[-1]) == (0, "", said)
+    with Running([built("attach_busy"), "1"]) as running:
+        ended = run([*SHADOWGRAPH, "count", "-f", "*", "-p", str(running.pid), "--for", "1s"])
+        assert "none of these" not in ended.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import shutil
 import signal
 import time
@@ -245,6 +246,12 @@ class Session:
         except OSError:
             return ""  # the process has ended
 
+    def where_else(self, functions: Sequence[str]) -> str:
+        """Where else to look if all of the executable was meant, and nothing of it is called; the end of a sentence."""
+        if "*" not in functions or not self.library:
+            return ""
+        return f"; most code of its libraries is in {self.library} (-f {shlex.quote(self.library + '!*')})"
+
     @property
     def filtered(self) -> int:
         """Calls that conditions have left out."""
@@ -287,7 +294,7 @@ def _target_of(words: Sequence[str], pid: int | None) -> tuple[list[str], int | 
             raise UsageError("--pid names a process that runs already; no program can be named with it")
         return [], pid
     if not words:
-        raise UsageError("name a process by its pid, or a program to run (behind -- if it has options)")
+        raise UsageError("name a process by its pid, or a program to run")
     if len(words) == 1 and words[0].isdecimal():
         return [], int(words[0])
     there = processes_named(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else ""

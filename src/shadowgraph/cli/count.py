@@ -49,7 +49,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     output = Output(options["output"])
     with Session(words, pid, options["duration"]) as session:
         counter = session.register(Counter(options["functions"], when=options["when"], name="count"))
-        counts = _Counts(output, session.program, options)
+        counts = _Counts(output, session, options)
         session.start()
         while session.wait(options["interval"]):
             counts.write(counter.counts())
@@ -65,9 +65,9 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
 class _Counts:
     """The tables of one run."""
 
-    def __init__(self, output: Output, program: str, options: dict[str, Any]) -> None:
+    def __init__(self, output: Output, session: Session, options: dict[str, Any]) -> None:
         self._output = output
-        self._program = program
+        self._session = session
         self._options = options
         self._began = self._last = time.monotonic()
         self._before: dict[str, int] = {}
@@ -100,19 +100,22 @@ class _Counts:
                 self._output.line()
             with_rates = options["interval"] is not None
             lines = [(function, calls, rate if with_rates else None) for function, calls, rate in shown]
-            write_counts(self._output, lines, self._left_out(len(rows) - len(shown), len(counts) - len(rows)))
+            left_out = self._left_out(len(rows) - len(shown), len(counts) - len(rows))
+            if not any(counts.values()):
+                left_out.append(f"none of these was called so far{self._session.where_else(options['functions'])}")
+            write_counts(self._output, lines, "\n".join(left_out))
         self._before, self._last = counts, now
         self._tables += 1
 
-    def _left_out(self, more: int, silent: int) -> str:
+    def _left_out(self, more: int, silent: int) -> list[str]:
         from shadowgraph.view.units import count_of
 
         said = [f"... and {count_of(more, 'more function')} (--limit 0 shows all)"] if more else []
         if silent:
             said.append(f"{count_of(silent, 'function')} without a call left out (--all-functions shows all)")
-        return "\n".join(said)
+        return said
 
     def _function(self, label: str) -> Function:
         from shadowgraph.view.live import Function
 
-        return Function(label, self._program, self._options["raw_names"])
+        return Function(label, self._session.program, self._options["raw_names"])

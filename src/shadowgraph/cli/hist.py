@@ -88,6 +88,8 @@ def _write(output: Output, histogram: Histogram, session: Session, options: dict
             output.line(f"... and {count_of(left['more'], 'more function')} (--limit 0 shows all)")
         if silent:
             output.line(f"{count_of(silent, 'function')} without a call left out")
+        if not found:
+            output.line(f"no call of these has ended meanwhile{session.where_else(options['functions'])}")
     output.flush()
 
 
