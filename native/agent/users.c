@@ -35,11 +35,23 @@ void sg_user_filtered(struct sg_thread *thread, uint32_t slot)
         sg_losses_of(thread, slot)->filtered++;
 }
 
+/* Of a narrow type the function has left anything in the upper bits: what the type says of them. */
+static uint64_t narrowed(uint32_t code, uint64_t value)
+{
+    uint32_t bits = code >> SG_VALUE_BITS_SHIFT & 0xff;
+    if (!bits || bits >= 64)
+        return value;
+    value <<= 64 - bits;
+    return code & SG_VALUE_UNSIGNED ? value >> (64 - bits) : (uint64_t)((int64_t)value >> (64 - bits));
+}
+
 static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_function *function, uint64_t value)
 {
     const struct sg_user *user = &sg_registry->users[slot];
-    int histogram = user->kind == SG_USER_HISTOGRAM, has_sign = user->value != SG_VALUE_DURATION;
+    int histogram = user->kind == SG_USER_HISTOGRAM;
+    int has_sign = user->value != SG_VALUE_DURATION && !(user->value & SG_VALUE_UNSIGNED);
     uint64_t first = sg_first_cell(user, function);
+    value = narrowed(user->value, value);
     int negative = has_sign && (int64_t)value < 0;
     if (histogram && negative) {
         first += first ? SG_HISTOGRAM_CELLS : 0;
@@ -63,10 +75,24 @@ static void add_call(struct sg_thread *thread, uint32_t slot, const struct sg_fu
         sg_losses_of(thread, slot)->missed++;
 }
 
-static uint64_t argument(const struct sg_entry_registers *r, uint32_t number)
+/*
+ * An integer argument, in a register or on the stack; 0 if there is none. A function may have fewer arguments than it is asked
+ * for, and its stack may end above it: other pages than that of the return address are probed.
+ */
+static int read_argument(const struct sg_user_call *call, uint32_t code, uint64_t *value)
 {
+    const struct sg_entry_registers *r = call->registers;
     const uint64_t integers[] = {r->rdi, r->rsi, r->rdx, r->rcx, r->r8, r->r9};
-    return integers[number % 6];
+    uint32_t number = (code & SG_VALUE_SOURCE) - SG_VALUE_ARGUMENT;
+    if (number < 6) {
+        *value = integers[number];
+        return 1;
+    }
+    const uint64_t *place = call->slot + 1 + number - 6;
+    if (((uint64_t)place + 7) >> 12 != (uint64_t)call->slot >> 12)
+        return sg_peek((uint64_t)place, value);
+    *value = *place;
+    return 1;
 }
 
 /* What a user keeps of a call; what its condition keeps lies before it. `take`: at the entry, where it gets its part. */
@@ -181,6 +207,7 @@ static inline int enter_one(struct sg_thread *thread, struct sg_frame *frame, ui
                             struct sg_handling *handling)
 {
     const struct sg_user *user = &sg_registry->users[slot];
+    uint64_t value;
     if (user->entry_predicate && !entry_holds(thread, frame, slot, call))
         return 0;
     switch (user->kind) {
@@ -191,13 +218,17 @@ static inline int enter_one(struct sg_thread *thread, struct sg_frame *frame, ui
         return 0;
     case SG_USER_HISTOGRAM:
     case SG_USER_TOTALS:
-        if (user->value < SG_VALUE_ARGUMENT)
+        if ((user->value & SG_VALUE_SOURCE) < SG_VALUE_ARGUMENT)
             return 1;
+        if (!read_argument(call, user->value, &value)) {
+            sg_losses_of(thread, slot)->missed++;
+            return 0;
+        }
         if (user->exit_predicate) { /* its data is the argument, until the exit decides */
-            *(uint64_t *)sg_user_data(frame, slot, 0) = argument(call->registers, user->value - SG_VALUE_ARGUMENT);
+            *(uint64_t *)sg_user_data(frame, slot, 0) = value;
             return 1;
         }
-        add_value(thread, slot, call->function, argument(call->registers, user->value - SG_VALUE_ARGUMENT));
+        add_value(thread, slot, call->function, value);
         return 0;
     case SG_USER_HANDLER:
         return sg_handler_enter(thread, handling, frame, slot, call);
@@ -253,9 +284,9 @@ static inline void leave_one(struct sg_thread *thread, struct sg_frame *frame, u
     case SG_USER_HISTOGRAM:
     case SG_USER_TOTALS:
         add_value(thread, slot, frame->function,
-                  user->value == SG_VALUE_RESULT     ? registers->rax
-                  : user->value == SG_VALUE_DURATION ? sg_duration_of(frame, now)
-                                                     : *(uint64_t *)sg_user_data(frame, slot, 0));
+                  user->value == SG_VALUE_DURATION                      ? sg_duration_of(frame, now)
+                  : (user->value & SG_VALUE_SOURCE) == SG_VALUE_RESULT ? registers->rax
+                                                                        : *(uint64_t *)sg_user_data(frame, slot, 0));
         break;
     case SG_USER_HANDLER:
         sg_handler_leave(thread, handling, frame, slot, now, registers);

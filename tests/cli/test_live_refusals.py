@@ -175,10 +175,26 @@ def test_what_makes_no_sense(name: str, words: list[str], sentence: str, status:
         assert running.end() == ["wrong 0 worked 1"]
 
 
-@pytest.mark.parametrize("value", ["time", "arg(6)", "arg(-1)", "arg", ""])
+@pytest.mark.parametrize("value", ["time", "arg(64)", "arg(-1)", "arg", "", "i7(result)"])
 def test_a_value_that_no_call_has(value: str) -> None:
     ended = refused("hist", "-f", "leaf", "--value", value, "--", "true")
-    assert ended.sentence == f"{value}: is no value of a call; it is duration, result, or arg(0) to arg(5)"
+    assert ended.sentence.startswith(
+        f"{value}: is no value of a call; it is duration, result, or arg(0) to arg(63), and"
+    )
+    assert ended.status == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["hist", "--value", "result", "--value", "duration"], "--value is given 2 times; each `hist` shows one value"),
+        (["count", *["--when", "depth < 3"] * 3, "--"], "--when is given 3 times; join the conditions: --when '(…)"),
+        (["record", "--when", "depth < 3", "--when", "result == 1"], "--when is given 2 times; join the conditions"),
+    ],
+)
+def test_what_would_replace_another_option_in_silence_is_refused(words: list[str], sentence: str) -> None:
+    ended = refused(*words, "true")
+    assert ended.sentence.startswith(sentence)
     assert ended.status == 2
 
 

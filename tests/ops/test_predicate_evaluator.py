@@ -67,6 +67,7 @@ def test_what_is_known_at_the_entry_needs_no_exit(text: str) -> None:
         ("duration > 10us", 0, True, False),
         ("duration // 10 > 5", 0, True, False),
         ("fresult > 1.0 and duration > arg(0)", 2, True, True),
+        ("f64(fresult) > 1.0 and duration > arg(0)", 2, True, True),
         ('after(str(arg(0)) == "x")', 2, False, False),
         ("not (result > 0 and depth > 1)", 2, False, True),
         ("result_high == 1", 0, False, True),

@@ -150,6 +150,8 @@ u8(farg(0)) == 1
    ^^^^^^^ u8() is for whole numbers, and this is a floating-point number
 f32(arg(0)) > 1.0
     ^^^^^^ f32() is for farg(n) and fresult, where they are of type float
+f64(result) > 1.0
+    ^^^^^^ f64() is for farg(n) and fresult, where they are of type double, as they are by themselves
 isnan(result)
       ^^^^^^ isnan() is for floating-point numbers, and this is a whole one
 farg(0) + 1.0 > 2.0

@@ -26,8 +26,11 @@
 #define SG_USER_HANDLER 5   /* code of its own at entry and exit */
 
 #define SG_VALUE_DURATION 0 /* what a histogram shows: ticks from entry to exit, */
-#define SG_VALUE_RESULT 1   /* what the function returns (rax, signed), */
-#define SG_VALUE_ARGUMENT 2 /* or an integer argument at the entry: SG_VALUE_ARGUMENT + n, n from 0 to 5 */
+#define SG_VALUE_RESULT 1   /* what the function returns (rax), */
+#define SG_VALUE_ARGUMENT 2 /* or an integer argument at the entry: SG_VALUE_ARGUMENT + n, n below SG_PREDICATE_ARGUMENTS */
+#define SG_VALUE_SOURCE 0xff         /* the part of a value that says which of them; */
+#define SG_VALUE_BITS_SHIFT 8        /* in the next byte: how many of its low bits count, 0 or 64: all; */
+#define SG_VALUE_UNSIGNED 0x10000    /* they have no sign */
 
 struct sg_user {
     uint32_t kind;

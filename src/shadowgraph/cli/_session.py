@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shadowgraph.cli._once import WHEN_TWICE, once
 from shadowgraph.cli._pid import Pid, processes_named
 from shadowgraph.errors import ShadowgraphError, UsageError
 
@@ -40,17 +41,18 @@ _User = TypeVar("_User", bound="User")
 
 def when_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --when, a condition that has been checked."""
-    return click.option(
-        "--when", metavar="PREDICATE", callback=_checked, help="Only calls for which this holds: 'arg(0) == 1'."
-    )(command)
+    option = once("--when", WHEN_TWICE, metavar="PREDICATE", help="Only calls for which this holds: 'arg(0) == 1'.")
 
+    @functools.wraps(command)
+    def checked(when: str | None, **options: Any) -> Any:
+        if when is not None:
+            from shadowgraph.ops.predicates import check_predicate
 
-def _checked(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
-    if text is not None:
-        from shadowgraph.ops.predicates import check_predicate
+            check_predicate(when, "--when")
+        return command(when=when, **options)
 
-        check_predicate(text, "--when")
-    return text
+    wrapped: Callable[..., Any] = option(checked)
+    return wrapped
 
 
 def functions_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shadowgraph.cli._once import once
 from shadowgraph.cli._session import OfCommand, Session, functions_option, output_option, target_arguments, when_option
 from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
@@ -23,12 +24,13 @@ _STEPS = 16
 @click.command(cls=OfCommand, short_help="How long calls of a running program take, or what they are given.")
 @functions_option
 @when_option
-@click.option(
+@once(
     "--value",
+    "each `hist` shows one value, and several may run on one process at once",
     default="duration",
-    show_default=True,
     metavar="duration|result|arg(N)",
-    help="What is measured: the time of each call, what it returns, or its integer argument N (0 to 5).",
+    help="What is measured: the time of each call, what it returns, or its integer argument N (0 to 63). Of a narrow "
+    "type: 'i32(result)', 'u8(arg(1))', with i or u and 8, 16, 32 or 64 bits.  [default: duration]",
 )
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
 @click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shadowgraph.cli._once import WHEN_TWICE, once
 from shadowgraph.cli._pid import Pid
 from shadowgraph.cli._time import Nanoseconds, Time
 from shadowgraph.errors import ShadowgraphError, UsageError
@@ -98,8 +99,11 @@ class _OrderedRules(click.Command):
 @click.option("--auto-args", is_flag=True, help="Capture what debug information says of arguments and results.")
 @click.option("--depth", type=click.IntRange(1, _DEEPEST), help="Trace at most this many nested calls.")
 @click.option("--min-time", type=Nanoseconds(), default=0, help="Leave out calls shorter than this (10us).")
-@click.option(
-    "--when", metavar="PREDICATE", help="Record calls for which this holds: 'duration > 1ms and arg(0) == 1'."
+@once(
+    "--when",
+    WHEN_TWICE,
+    metavar="PREDICATE",
+    help="Record calls for which this holds: 'duration > 1ms and arg(0) == 1'.",
 )
 @click.option("--follow/--no-follow", default=True, help="Follow into programs that the program executes.")
 @click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live import buckets
+from shadowgraph.live.measured_value import MeasuredValue, measured_value
 from shadowgraph.live.own_cells import OwnCells
 from shadowgraph.live.user import Numbers, Place, User
 from shadowgraph.trace.ticks import ticks_per_second
@@ -39,13 +39,13 @@ class _Measure(User):
     ) -> None:
         super().__init__(functions, when=when, name=name)
         self.value = value
-        self._code = _value_code(value)
-        self._own = OwnCells(self._stride_of(self._code))
+        self._measured = measured_value(value)
+        self._own = OwnCells(self._stride_of(self._measured))
         self._kept: dict[str, npt.NDArray[np.uint64]] = {}
 
     @staticmethod
     @abstractmethod
-    def _stride_of(value: int) -> int:
+    def _stride_of(value: MeasuredValue) -> int:
         """How many cells each function has."""
 
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
@@ -55,16 +55,16 @@ class _Measure(User):
 
     def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
         """Cells of its own; arguments are seen at the entry, everything else at the exit."""
-        fields = {"value": self._code, **self._own.fields(registry, cells, numbers, at)}
-        at_exit = self._code < layout.VALUE_ARGUMENT
+        fields = {"value": self._measured.code, **self._own.fields(registry, cells, numbers, at)}
+        at_exit = self._measured.at_exit
         return UserRow(
             self.kind,
             self.name,
             self.selection.text,
             at_entry=not at_exit,
             at_exit=at_exit,
-            is_timed=self._code == layout.VALUE_DURATION,
-            is_simple=self._code == layout.VALUE_DURATION,
+            is_timed=self._measured.is_duration,
+            is_simple=self._measured.is_duration,
             fields=fields,
         )
 
@@ -89,11 +89,11 @@ class _Measure(User):
     @cached_property
     def unit(self) -> float:
         """What one step of a value is worth: nanoseconds for durations, else 1."""
-        return 1e9 / ticks_per_second() if self._code == layout.VALUE_DURATION else 1
+        return 1e9 / ticks_per_second() if self._measured.is_duration else 1
 
     def _total_of(self, row: npt.NDArray[np.uint64]) -> float:
         total = int(row[layout.CELL_SUM])
-        if self._code != layout.VALUE_DURATION and total >= 1 << 63:
+        if self._measured.has_sign and total >= 1 << 63:
             total -= 1 << 64  # of signed values
         return total * self.unit
 
@@ -121,7 +121,7 @@ class Totals(_Measure):
         self.left_out = 0
 
     @staticmethod
-    def _stride_of(value: int) -> int:
+    def _stride_of(value: MeasuredValue) -> int:
         return layout.TOTALS_CELLS
 
     def fitted(self, found: Found) -> Found:
@@ -154,16 +154,16 @@ class Totals(_Measure):
 class Histogram(_Measure):
     """The distribution of a value over the calls of each function.
 
-    ``value``: ``duration`` (ns), ``result`` or ``arg(0)`` to ``arg(5)``, signed numbers of 64 bits. Values are sorted
-    into buckets of at most an eighth of their size; count and mean are exact, and so is the largest value but where all
-    are negative.
+    ``value``: ``duration`` (ns), ``result`` or ``arg(0)`` to ``arg(63)``, signed numbers of 64 bits; of other types
+    ``i32(result)``, ``u8(arg(1))`` and the like, as predicates write them. Values are sorted into buckets of at most an
+    eighth of their size; count and mean are exact, and so is the largest value but where all are negative.
     """
 
     kind = layout.USER_HISTOGRAM
 
     @staticmethod
-    def _stride_of(value: int) -> int:
-        return layout.HISTOGRAM_CELLS * (1 if value == layout.VALUE_DURATION else 2)  # negative values have their own
+    def _stride_of(value: MeasuredValue) -> int:
+        return layout.HISTOGRAM_CELLS * (2 if value.has_sign else 1)  # negative values have their own
 
     def percentiles(self, function: str) -> dict[str, float]:
         """``count``, ``mean``, ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of one function."""
@@ -211,12 +211,3 @@ def _joined(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> npt.N
     for at in range(layout.CELL_MAXIMUM, len(both), half):
         both[at] = max(one[at], other[at])
     return both
-
-
-def _value_code(value: str) -> int:
-    if value in ("duration", "result"):
-        return layout.VALUE_DURATION if value == "duration" else layout.VALUE_RESULT
-    found = re.fullmatch(r"arg\(([0-5])\)", value.replace(" ", ""))
-    if found is None:
-        raise UsageError(f"{value}: is no value of a call; it is duration, result, or arg(0) to arg(5)")
-    return layout.VALUE_ARGUMENT + int(found[1])

@@ -72,6 +72,7 @@ class _Reader:
             "farg": (self._float_argument, 1, "farg(0)"),
             "str": (self._string, 1, "str(arg(0))"),
             "f32": (self._single, 1, "f32(farg(0))"),
+            "f64": (self._double, 1, "f64(farg(0))"),
             "isnan": (self._is_not_a_number, 1, "isnan(fresult)"),
             "after": (self._after, 1, "after(mem8(arg(1)))"),
             **{name: (self._cast, 1, f"{name}(arg(0))") for name in numbers.CASTS},
@@ -181,15 +182,22 @@ class _Reader:
         (inner,) = tree.arguments
         return numbers.cast(tree.name, self._number(inner), inner)
 
+    def _double(self, tree: syntax.Call) -> Step:
+        """Which a floating-point value is by itself."""
+        return self._floating(tree, "where they are of type double, as they are by themselves")
+
     def _single(self, tree: syntax.Call) -> Step:
+        return Step(layout.PREDICATE_WIDEN, Kind.FLOAT, (self._floating(tree, "where they are of type float"),))
+
+    def _floating(self, tree: syntax.Call, where: str) -> Step:
         (inner,) = tree.arguments
         found = self._number(inner)
         if not isinstance(found, Step) or found.op not in (
             layout.PREDICATE_FLOAT_ARGUMENT,
             layout.PREDICATE_FLOAT_RESULT,
         ):
-            raise Mistake(inner.start, inner.end, "f32() is for farg(n) and fresult, where they are of type float")
-        return Step(layout.PREDICATE_WIDEN, Kind.FLOAT, (found,))
+            raise Mistake(inner.start, inner.end, f"{tree.name}() is for farg(n) and fresult, {where}")
+        return found
 
     def _is_not_a_number(self, tree: syntax.Call) -> Condition:
         (inner,) = tree.arguments
