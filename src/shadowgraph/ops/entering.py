@@ -30,7 +30,6 @@ from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
-from shadowgraph.trace.ticks import read_ticks
 
 __all__ = [
     "choose",
@@ -90,7 +89,6 @@ def enter(
             for one in planned:
                 if one is not None:
                     one.hook(thread, process)
-        process.began = read_ticks()  # hooking takes a while, and nothing has been called in it
         return process
     finally:
         memory.close()

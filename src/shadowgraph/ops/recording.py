@@ -161,6 +161,8 @@ class Recording:
         """Record what has been entered, to the end."""
         self._until = None if seconds is None else time.monotonic() + seconds
         self.spool.append("clock", clock_pair(self.tick_base))
+        for image in self.images[:1]:
+            self.spool.append("metadata", {"begin": image.process.began - self.tick_base})
         self._exits = ExitWatch(self._now, self._wake)  # a thread: not before the fork
         self._exits.watch(pid)
         if started is not None:
@@ -223,6 +225,7 @@ class Recording:
         if first and process.hooked == 0 and not self.selection.names_modules():
             raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
         self._add(process)
+        process.began = read_ticks()  # all that took a while, and nothing has been called in it
         ptrace.detach(pid)
 
     def _add(self, process: EnteredProcess) -> None:
@@ -233,8 +236,6 @@ class Recording:
         def new_process(pid: int, parent: int, start: int) -> int:
             return self._new_process(pid, parent, command, start)
 
-        if not self._programs:
-            self.spool.append("metadata", {"begin": process.began - self.tick_base})
         place = (process.agent, process.slot)
         drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, self.settings.minimal_ticks)
         self.images.append(EnteredImage(process, drain))
@@ -248,13 +249,7 @@ class Recording:
     def _new_process(self, pid: int, parent: int, command: str, start: int) -> int:
         number = self.numbering.processes
         self.numbering.processes += 1
-        row = {
-            "process": number,
-            "pid": pid,
-            "parent": parent,
-            "command": command,
-            "start": start,
-        }
+        row = {"process": number, "pid": pid, "parent": parent, "command": command, "start": start}
         self.spool.append("processes", [row])
         return number
 
