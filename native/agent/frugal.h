@@ -118,6 +118,12 @@ sg_enter_frugal:
     mov [rcx + OPEN_EPOCH], r8
     mov [rcx + OPEN_USERS], rsi
     mov r8, rdx
+    mov rax, [rsp]
+    mov [r10 + FRAME_ORIGINAL], rax
+    mov rax, [r11 + FUNCTION_BODY]
+    mov [r10 + FRAME_TARGET], rax
+    mov [r10 + FRAME_FUNCTION], r11
+    mov [r10 + FRAME_SLOT], rsp              /* now: a signal handler may leave a handler by longjmp, and the frame must go then */
     lea rdx, [rsp + KEPT]
     sub rsp, ENTRY_SIZE
     .cfi_adjust_cfa_offset ENTRY_SIZE
@@ -152,12 +158,6 @@ sg_enter_frugal:
     mov rcx, [rsi + OPEN_USERS]
     test rcx, rcx
     jz .Lfrugal_unwanted
-    mov rax, [rsp]
-    mov [r10 + FRAME_ORIGINAL], rax
-    mov rax, [r11 + FUNCTION_BODY]
-    mov [r10 + FRAME_TARGET], rax
-    mov [r10 + FRAME_FUNCTION], r11
-    mov [r10 + FRAME_SLOT], rsp
     mov rdi, [rip + sg_registry]
     test rcx, [rdi + REGISTRY_TIMED]
     jnz .Lfrugal_stamp
@@ -180,11 +180,12 @@ sg_enter_frugal:
     jmp .Lfrugal_stamped
 
 .Lfrugal_unwanted:
+    mov qword ptr [r10 + FRAME_SLOT], SG_SLOT_FREE
     mov rax, r10
     lea rcx, [r10 - SG_STRIDE]
     cmpxchg [r8 + THREAD_TOP], rcx
     je 2f
-    mov qword ptr [r10 + FRAME_SLOT], SG_SLOT_RETURNED /* a signal handler has left calls on top of it: see sg_pop */
+    mov qword ptr [r10 + FRAME_SLOT], SG_SLOT_RETURNED /* a signal handler has left calls on top of it: see sg_retire */
 2:  TAKE_BACK_ENTRY
     jmp .Lenter_pass
 

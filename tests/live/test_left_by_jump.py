@@ -61,6 +61,40 @@ def test_a_handler_that_was_left_by_siglongjmp_keeps_nobody_from_going_or_coming
         assert running.end("") == ["OK"]
 
 
+_SPINS = """
+#include <shadowgraph/ops.h>
+static volatile uint64_t never;
+int on_entry(struct sg_call *call) {{ while ({at_entry} && sg_arg(call, 0) == 7 && !never); return 1; }}
+void on_exit(struct sg_call *call) {{ while (!{at_entry} && call->result == 8 && !never); }}
+"""
+
+
+@pytest.mark.parametrize("at_entry", [1, 0])
+def test_so_with_one_that_is_called_from_assembly(at_entry: int) -> None:
+    with Running([program("live_jumps")], ready=None) as running, live.attach(running.pid) as target:
+        user = live.Ops(["visited"], source=_SPINS.format(at_entry=at_entry), entry="on_entry", exit="on_exit")
+        keeps_hooked = target.register(live.Counter(["leave"]))
+        for _ in range(3):
+            target.register(user)
+            place = user._registered_place()
+            assert int(place.registry.arena.registry["frugal"]) >> place.slot & 1
+            running.say("1")
+            blocks = int((place.registry.arena.chunks["state"] != 0).sum())
+            for _ in range(40):
+                assert running.say("1") == "2"
+                leave_inside(running, place)
+            assert running.say("3") == "4"
+            assert user.missed == 0, "the next call is served"
+            assert int((place.registry.arena.chunks["state"] != 0).sum()) == blocks, "what was left is given back"
+            leave_inside(running, place)
+            user.unregister()
+            with place.registry.locked():
+                place.registry.settle()
+            assert int(place.registry.user(place.slot)["kind"]) == layout.USER_FREE
+        keeps_hooked.unregister()
+        assert running.end("") == ["OK"]
+
+
 def waiting(at_entry: int) -> live.Ops:
     """A user that waits in its handler for a byte at stdin in the call visited(7)."""
     source = _WAITS.format(at_entry=at_entry)
