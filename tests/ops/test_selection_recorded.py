@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.support.build import PROGRAMS, compile_files, scratch_folder
 from tests.support.counts import Counts, read_counts
 from tests.support.elf_files import compile_text
 from tests.support.live import SHADOWGRAPH
-from tests.support.manners import Ended, recorder, run
+from tests.support.manners import Ended, recorder, run, usual_environment
 from tests.support.traces import plain_names
 
 DIRECT = {"library_direct": 10, "malloc": 1, "free": 1}
@@ -167,6 +168,33 @@ def test_what_is_suggested_can_be_copied_and_works(text: str, suggestion: str, t
         assert shlex.quote(suggestion) in found
         ended = started(suggestion)
         assert (ended.status, ended.errors) == (0, "")
+
+
+def test_of_a_stripped_program_it_is_said_why_names_are_not_known(tmp_path: Path) -> None:
+    path = str(tmp_path / "stripped")
+    subprocess.run(["strip", "-o", path, str(program())], check=True)
+    said = "no function matches parse_intt; stripped is stripped: most of its functions go by their addresses, like"
+    environment = usual_environment() | {"LD_LIBRARY_PATH": str(program().parent)}
+    for words in (["count", "-f", "parse_intt", "--", path], ["functions", "-f", "parse_intt", path]):
+        sentence = run([*SHADOWGRAPH, *words], environment=environment).sentence
+        assert said.partition("; ")[0] in sentence
+        assert said.partition("; ")[2] in sentence
+
+
+def test_a_library_that_is_known_by_another_name_is_suggested(tmp_path: Path) -> None:
+    folder, source = scratch_folder() / "named", PROGRAMS / "selection.shared.c"
+    folder.mkdir(exist_ok=True)
+    library, path = folder / "libselection.so.1.2", folder / "selection"
+    compile_files("gcc", [source], library, ("-O1", "-shared", "-fPIC", "-Wl,-soname,libselection.so.1"))
+    (folder / "libselection.so.1").unlink(missing_ok=True)
+    (folder / "libselection.so.1").symlink_to(library.name)
+    compile_files("gcc", [PROGRAMS / "selection.cpp", library], path, ("-O1", f"-Wl,-rpath,{folder}"))
+    for module in ("libselection.so.1", "libselection", "libselection.so"):
+        ended = run([*SHADOWGRAPH, "count", "-f", f"{module}!library_*", "--", str(path)])
+        assert "; of what is loaded, 'libselection.so.1.2!library_*' may be meant" in ended.errors
+    ended = run([*SHADOWGRAPH, "count", "-f", "libselection.so.1.2!library_*", "--", str(path)])
+    assert (ended.status, ended.errors) == (0, "")
+    assert "may be meant" not in run([*SHADOWGRAPH, "count", "-f", "libother.so!x", "--", str(path)]).errors
 
 
 # The cold part of split is entered by a conditional jump with no frame built: its unwind entry looks like a function's.

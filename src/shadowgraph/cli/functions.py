@@ -95,6 +95,7 @@ def _matching(listed: list[_Function], patterns: Sequence[str], path: str) -> li
 
     from shadowgraph.errors import UsageError
     from shadowgraph.ops.selection import function_rule, nearest_names
+    from shadowgraph.ops.suggestions import nameless
 
     rules, module = [function_rule(pattern, include=True) for pattern in patterns], os.path.basename(path)
     here = [rule.function for rule in rules if rule.wants_module(module)]
@@ -104,7 +105,8 @@ def _matching(listed: list[_Function], patterns: Sequence[str], path: str) -> li
     found = [function for function in listed if any(matches(name) for matches in here for name in function.names)]
     if not found:
         names = (name for function in listed for name in function.names)
-        raise UsageError(f"{path}: no function matches {' or '.join(patterns)}{nearest_names(patterns, names)}")
+        hint = nearest_names(patterns, names) + nameless(module, [function.names[0] for function in listed])
+        raise UsageError(f"{path}: no function matches {' or '.join(patterns)}{hint}")
     return found
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "cold_parent",
     "displayed",
     "ends_like_cold_part",
+    "is_nameless",
     "name_by_address",
     "preference",
 ]
@@ -35,6 +36,11 @@ def displayed(raw: bytes) -> str:
 def name_by_address(address: int) -> str:
     """What a function is called that only the unwind table knows."""
     return f"sub_{address:x}"
+
+
+def is_nameless(name: str) -> bool:
+    """Whether a name is one that was given for want of another."""
+    return re.fullmatch(r"sub_[0-9a-f]+", name) is not None
 
 
 class Standing(IntEnum):

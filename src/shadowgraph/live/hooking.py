@@ -34,6 +34,7 @@ from shadowgraph.ops.processes import alone_with, runs
 from shadowgraph.ops.remarks import nothing_hooked, place_in_use, refuse_agent, unmatched
 from shadowgraph.ops.requests import request_hooks
 from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.suggestions import near_modules
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
 from shadowgraph.target.limits import lifted
@@ -208,11 +209,15 @@ class Hooking:
             return False
         loaded = [module.name for module in chosen.modules]
         waiting = [
-            rule.text
+            rule
             for rule in selection.rules
             if rule.include and rule.module is not None and not any(rule.module(name) for name in loaded)
         ]
-        notes = [f"{text}: no such library is loaded yet; it will be seen from its first call on" for text in waiting]
+        notes = [
+            f"{rule.text}: no such library is loaded yet; it will be seen from its first call on"
+            + near_modules(rule, self.known_modules.all())
+            for rule in waiting
+        ]
         self.notes += [note for note in notes if note not in self.notes]
         return bool(waiting)
 

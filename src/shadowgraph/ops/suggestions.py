@@ -6,10 +6,11 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from shadowgraph.image.names import is_nameless
 from shadowgraph.ops.known_modules import KnownModule
 from shadowgraph.ops.selection import Rule, nearest
 
-__all__ = ["suggested"]
+__all__ = ["nameless", "near_modules", "suggested"]
 
 _MOST = 5
 _MOST_LIBRARIES = 3
@@ -26,7 +27,29 @@ def suggested(rules: Sequence[Rule], modules: Sequence[KnownModule]) -> str:
         return f"; what only libraries call needs the library's name: {', '.join(elsewhere)}"
     spelled = _spelled(modules)
     near = dict.fromkeys(text for rule in rules for name in nearest(rule.text, spelled) for text in spelled[name])
-    return f"; the nearest names are {', '.join(list(near)[:_MOST])}" if near else ""
+    names = f"; the nearest names are {', '.join(list(near)[:_MOST])}" if near else ""
+    return names + "".join(
+        nameless(_name(known), known.readable_names()) for known in modules if known.image.is_program
+    )
+
+
+def nameless(module: str, names: Sequence[str]) -> str:
+    """The end of a sentence about a file of which most functions have no names: it is stripped; else ""."""
+    without = [name for name in names if is_nameless(name)]
+    if 2 * len(without) <= len(names) or not without:
+        return ""
+    return f"; {module} is stripped: most of its functions go by their addresses, like {without[0]}"
+
+
+def near_modules(rule: Rule, modules: Sequence[KnownModule]) -> str:
+    """The end of a sentence about a library that is not there: those that may be meant, by another name; or ""."""
+    wanted = rule.module_text.strip("*")
+    near = [
+        shlex.quote(f"{_name(known)}!{rule.function_text}")
+        for known in modules
+        if wanted and (rule.wants_module(known.image.soname) or _name(known).startswith(wanted))
+    ]
+    return f"; of what is loaded, {' or '.join(near[:_MOST_LIBRARIES])} may be meant" if near else ""
 
 
 def _in_libraries(rule: Rule, modules: Sequence[KnownModule]) -> list[str]:
