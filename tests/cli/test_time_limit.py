@@ -57,14 +57,14 @@ def test_the_trace_is_there_at_once_and_the_programs_end_is_waited_for() -> None
     assert (manifest["state"], manifest["end"]["reason"]) == ("complete", "stopped")
     assert command.stdout is not None and command.stdout.readline() == "began\n"
     assert answer(command, "still there") == "still there\n"
-    assert command.communicate("7\n", timeout=60) == ("", "")
+    assert command.communicate("7\n", timeout=120) == ("", "")
     assert command.returncode == 7
 
 
 def test_a_signal_that_ends_the_program_afterwards_is_passed_on() -> None:
     command = started(*record(Path(scratch_folder()), "sh", "-c", "read line; kill -USR1 $$"), typing=True)
     assert STOPPED in errors_until(command, "shadowgraph: trace in")
-    assert command.communicate("now\n", timeout=60) == ("", "")
+    assert command.communicate("now\n", timeout=120) == ("", "")
     assert command.returncode == 128 + signal.SIGUSR1
 
 
@@ -87,7 +87,7 @@ def test_told_to_end_it_leaves_the_program_running(number: signal.Signals) -> No
     assert command.stdout is not None
     program = int(command.stdout.readline())
     command.send_signal(number)
-    assert command.wait(timeout=60) == 0
+    assert command.wait(timeout=120) == 0
     assert Path(f"/proc/{program}/comm").read_text() == "sh\n"
     assert answer(command, "still there") == "still there\n"
     until(lambda: not Path(f"/proc/{program}").exists())
@@ -97,7 +97,7 @@ def test_told_to_end_it_leaves_the_program_running(number: signal.Signals) -> No
 def test_a_program_that_is_faster_is_recorded_to_its_end() -> None:
     folder = Path(scratch_folder())
     command = started(*record(folder, "sh", "-c", "exit 3", time="600s"))
-    _, errors = command.communicate(timeout=60)
+    _, errors = command.communicate(timeout=120)
     assert command.returncode == 3 and "--for" not in errors
     assert manifest_in(folder)["end"]["reason"] == "exited"
 
@@ -107,6 +107,6 @@ def test_of_what_the_program_has_started_and_left_behind_the_end_is_not_waited_f
     command = started(*record(Path(scratch_folder()), "sh", "-c", script, time="3s"), typing=True)
     said = errors_until(command, "shadowgraph: trace in")
     assert "shadowgraph: recording stopped after 3 s (--for); what the program has started runs on\n" in said
-    assert command.wait(timeout=60) == 3
+    assert command.wait(timeout=120) == 3
     assert answer(command, "still there") == "still there\n"
     command.communicate()

@@ -66,12 +66,12 @@ def test_the_end_of_the_process_and_a_signal_end_it_in_order() -> None:
         command = started(*WORDS, "--interval", "60s", str(running.pid))
         wait_for_users(running.pid, 1)
         command.send_signal(signal.SIGINT)
-        output, errors = command.communicate(timeout=60)
+        output, errors = command.communicate(timeout=120)
         assert (command.returncode, errors, tables(output)[-1]["end"]) == (0, "", "signal")
         file = Path(scratch_folder()) / "top.json"
         command = started(*WORDS, "-o", str(file), "--interval", "60s", "--pid", str(running.pid))
         wait_for_users(running.pid, 1)
         assert running.end() == ["wrong 0 worked 1"]
-        output, errors = command.communicate(timeout=60)
+        output, errors = command.communicate(timeout=120)
         assert (command.returncode, output) == (0, "") and "has ended" in errors
         assert tables(file.read_text())[-1]["end"] == "exit"
