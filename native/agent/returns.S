@@ -48,6 +48,7 @@ sg_return:
     js .Lreturn_slow
     shl rdi, 16                              /* the address without the count */
     shr rdi, 16
+    prefetchw [rdi + SG_AHEAD]               /* a segment comes from memory, or from the controller's processor */
     mov [rdi], rsi
     mov [rdi + 8], rax
 .Lreturn_free:
@@ -145,6 +146,7 @@ sg_return_aside:
     js .Lreturn_recorder_full
     shl rdi, 16
     shr rdi, 16
+    prefetchw [rdi + SG_AHEAD]
     mov [rdi], rsi
     mov [rdi + 8], rax
     lea r9, [r8 - 1]

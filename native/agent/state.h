@@ -75,6 +75,7 @@
 #define SG_PLACES_END 0x8000
 #define SG_PLACE_ONE 0x1000000000010 /* SG_RECORD_SIZE, and one in the count */
 #define SG_NO_PLACE 0x8000000000000000 /* there is no segment */
+#define SG_AHEAD 512 /* bytes: 32 records take longer than a line on its way */
 
 /* struct sg_shared_thread, struct sg_function (asserted against arena.h) */
 #define SHARED_PID 4
@@ -255,7 +256,7 @@ _Static_assert(sizeof(struct sg_user) == USER_SIZE, "known to the paths of fruga
 _Static_assert(SG_USER_ENTRY_LOOKS == USER_ENTRY_LOOKS && SG_USER_EXIT_LOOKS == USER_EXIT_LOOKS, "known to them");
 _Static_assert(SG_FLAG_VECTORS == FLAG_VECTORS && SG_PAGE_CELLS == 1 << PAGE_CELLS_SHIFT, "known to the entry paths");
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
-_Static_assert(sizeof(struct sg_segment) == 32, "scanned in bulk");
+_Static_assert(sizeof(struct sg_segment) == 40, "scanned in bulk");
 _Static_assert(SG_BLOCKS * SG_BLOCK_FRAMES == SG_FRAMES, "whole blocks");
 #undef SAME
 

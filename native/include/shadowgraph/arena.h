@@ -122,6 +122,8 @@ struct sg_segment {
     uint64_t opened;   /* ticks */
     uint32_t used;     /* bytes, once it is full */
     uint32_t pid;
+    uint32_t without_call; /* places that hold no call of their own */
+    uint32_t unused;
 };
 
 #define SG_EVENT_FREE 0

@@ -630,10 +630,10 @@ shared_thread_dtype = np.dtype(
 
 segment_dtype = np.dtype(
     {
-        "names": ["state", "thread", "sequence", "opened", "used", "pid"],
-        "formats": ["<u4", "<u4", "<u8", "<u8", "<u4", "<u4"],
-        "offsets": [0, 4, 8, 16, 24, 28],
-        "itemsize": 32,
+        "names": ["state", "thread", "sequence", "opened", "used", "pid", "without_call", "unused"],
+        "formats": ["<u4", "<u4", "<u8", "<u8", "<u4", "<u4", "<u4", "<u4"],
+        "offsets": [0, 4, 8, 16, 24, 28, 32, 36],
+        "itemsize": 40,
     }
 )
 
