@@ -53,9 +53,14 @@ class Running:
 
     def say(self, line: str) -> str:
         """Send it a line and return the one that it answers."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+        return self.line()
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
     def end(self, line: str = "end", status: int = 0) -> list[str]:

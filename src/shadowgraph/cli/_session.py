@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OfCommand",
     "Session",
+    "follow_option",
     "functions_option",
     "output_option",
     "pid_argument",
@@ -64,6 +65,13 @@ def functions_option(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="PATTERN",
         help="These functions: a glob, re:…, or module!pattern.",
+    )(command)
+
+
+def follow_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --follow."""
+    return click.option(
+        "--follow/--no-follow", default=True, help="Go along into programs that the program executes (the default)."
     )(command)
 
 
@@ -125,8 +133,11 @@ class Session:
     "time", "signal", or "detached" if somebody else has taken all our users off.
     """
 
-    def __init__(self, words: Sequence[str], pid: int | None, duration: float | None = None) -> None:
+    def __init__(
+        self, words: Sequence[str], pid: int | None, duration: float | None = None, *, follow: bool = True
+    ) -> None:
         self._command, self._pid = _target_of(words, pid)
+        self._follow = follow
         self._duration = duration
         self._until: float | None = None
         self._interrupts = 0
@@ -152,7 +163,11 @@ class Session:
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._saved[number] = signal.signal(number, self._signalled)
         try:
-            self.target = live.launch(self._command) if self._pid is None else live.attach(self._pid)
+            follow = self._follow
+            if self._pid is None:
+                self.target = live.launch(self._command, follow=follow)
+            else:
+                self.target = live.attach(self._pid, follow=follow)
             self.program = _program_of(self.target.pid)
         except EndedBeforeEntry as ended:  # its loader has said why
             self._restore()

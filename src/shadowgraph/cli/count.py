@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import OfCommand, Session, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._session import (
+    OfCommand,
+    Session,
+    follow_option,
+    functions_option,
+    output_option,
+    target_arguments,
+    when_option,
+)
 from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
 
@@ -21,6 +29,7 @@ __all__ = ["command"]
 @click.command(cls=OfCommand, short_help="How often functions of a running program are called.")
 @functions_option
 @when_option
+@follow_option
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
 @click.option("--interval", type=Time(), metavar="TIME", help="Print what has been counted each time this is over.")
 @click.option(
@@ -47,7 +56,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     from shadowgraph.view.terminal import Output
 
     output = Output(options["output"])
-    with Session(words, pid, options["duration"]) as session:
+    with Session(words, pid, options["duration"], follow=options["follow"]) as session:
         counter = session.register(Counter(options["functions"], when=options["when"], name="count"))
         counts = _Counts(output, session, options)
         session.start()

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shadowgraph.cli._once import once
-from shadowgraph.cli._session import OfCommand, Session, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._session import (
+    OfCommand,
+    Session,
+    follow_option,
+    functions_option,
+    output_option,
+    target_arguments,
+    when_option,
+)
 from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
 
@@ -32,6 +40,7 @@ _STEPS = 16
     help="What is measured: the time of each call, what it returns, or its integer argument N (0 to 63). Of a narrow "
     "type: 'i32(result)', 'u8(arg(1))', with i or u and 8, 16, 32 or 64 bits.  [default: duration]",
 )
+@follow_option
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
 @click.option(
     "--sort",
@@ -57,7 +66,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
 
     output = Output(options["output"])
     histogram = Histogram(options["functions"], value=options["value"], when=options["when"], name="hist")
-    with Session(words, pid, options["duration"]) as session:
+    with Session(words, pid, options["duration"], follow=options["follow"]) as session:
         session.register(histogram)
         session.start()
         session.wait()

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowgraph.cli._session import OfCommand, Session, functions_option, output_option, target_arguments, when_option
+from shadowgraph.cli._session import (
+    OfCommand,
+    Session,
+    follow_option,
+    functions_option,
+    output_option,
+    target_arguments,
+    when_option,
+)
 from shadowgraph.cli._time import Time
 from shadowgraph.errors import UsageError
 
@@ -44,6 +52,7 @@ _OWN_FIELDS = {"time", "thread", "function"}
 @click.option(
     "--event", metavar="FIELDS", default="", help=f"What a record that is emitted has: 'fd:i4,size:u8'. {_TYPES}."
 )
+@follow_option
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each event.")
 @output_option
@@ -65,7 +74,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
         click.echo(ops.handlers.warnings, err=True)
     if ops.unprovided:
         click.echo(f"shadowgraph: {_as_options(ops.unprovided)}", err=True)
-    with Session(words, pid, options["duration"]) as session:
+    with Session(words, pid, options["duration"], follow=options["follow"]) as session:
         session.register(ops)
         events = _Events(output, ops, session.program, options)
         session.start()
@@ -146,12 +155,10 @@ class _Events:
 
     def __init__(self, output: Output, ops: Ops, program: str, options: dict[str, Any]) -> None:
         from shadowgraph.trace.ticks import read_ticks, ticks_per_second
-        from shadowgraph.view.live import Function
 
         self._output, self._ops, self._options = output, ops, options
-        self._functions: dict[int, Function] = {
-            number: Function(label, program, options["raw_names"]) for number, label in ops.functions_by_number.items()
-        }
+        self._program = program
+        self._functions: dict[int, Function] = {}
         self._rate = ticks_per_second
         self._count = 0
         self._told = False
@@ -160,9 +167,12 @@ class _Events:
     def write(self, batch: npt.NDArray[np.void]) -> None:
         """The lines of some events, at once."""
         from shadowgraph.view.events import event_line, event_objects
-        from shadowgraph.view.live import write_json
+        from shadowgraph.view.live import Function, write_json
 
         rate = self._rate()
+        for number in self._ops.functions_by_number.keys() - self._functions.keys():  # some come with what is loaded
+            label = self._ops.functions_by_number[number]
+            self._functions[number] = Function(label, self._program, self._options["raw_names"])
         for function, content in event_objects(batch, lambda ticks: (ticks - self._ticks) / rate, self._functions):
             if self._options["as_json"]:
                 write_json(self._output, content)

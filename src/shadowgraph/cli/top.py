@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shadowgraph.cli._live_table import LiveTable
-from shadowgraph.cli._session import Session, functions_option, output_option, pid_argument, when_option
+from shadowgraph.cli._session import (
+    Session,
+    follow_option,
+    functions_option,
+    output_option,
+    pid_argument,
+    when_option,
+)
 from shadowgraph.cli._time import Time
 
 if TYPE_CHECKING:
@@ -32,6 +39,7 @@ _ENTER, _ESCAPE, _BACKSPACE = "\r\n", "\033", "\x7f\b"
     "--interval", type=Time(), default="1s", show_default=True, metavar="TIME", help="How often it is renewed."
 )
 @click.option("--iterations", type=click.IntRange(1), metavar="N", help="End after N tables.")
+@follow_option
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="End after this time (10s).")
 @click.option(
     "--sort",
@@ -56,7 +64,7 @@ def command(pid: int, **options: Any) -> int:
     from shadowgraph.view.terminal import Output
 
     output = Output(options["output"])
-    with Session([], pid, options["duration"]) as session:
+    with Session([], pid, options["duration"], follow=options["follow"]) as session:
         totals = Totals(options["functions"] or ["*"], when=options["when"], name="top", most=_MOST)
         session.register(totals)
         session.start()

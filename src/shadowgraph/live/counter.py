@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.live.own_cells import OwnCells
 from shadowgraph.live.shared_cells import SharedCells
-from shadowgraph.live.user import Numbers, Place, Readings, User
+from shadowgraph.live.user import Numbers, Place, Readings, User, add_up
 
 if TYPE_CHECKING:
     from shadowgraph.live.chosen_before import Found
@@ -33,9 +33,14 @@ class Counter(User):
 
     def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
         super().__init__(functions, when=when, name=name)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
         self._own = OwnCells(1)
         self._shared = SharedCells()
         self._kept: dict[str, int] = {}
+        self._counts_before: dict[str, int] = {}  # in programs that are over
 
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
         """Room for the last reading; with a condition, the table of its own cells."""
@@ -67,34 +72,33 @@ class Counter(User):
         if self.when is None:
             self._shared.exchange(self.place.numbers, labels, readings)
 
+    def registered(self, place: Place) -> None:
+        """It has a place now."""
+        super().registered(place)
+        self._counts_before = {}
+
+    def _add(self, part: Self) -> None:
+        add_up(self._counts_before, part._kept, operator.add)
+
     def counts(self) -> dict[str, int]:
         """The calls so far of each function that it is on or has been on, by ``module!function``."""
         with self.changing:
-            if self._place is None:
-                return dict(self._kept)
-            return self._counts_at(self._place)
+            found = dict(self._kept) if self._place is None else self._counts_at(self._place)
+            for more in (self._counts_before, *(part.counts() for part in self._parts)):
+                add_up(found, more, operator.add)
+            return found
 
-    def pause(self) -> None:
-        """Let calls pass uncounted until :meth:`resume`."""
-        with self.changing:
-            super().pause()
-            if self.when is None and not self._shared.paused:
-                self._shared.pause(self._read_now())
-
-    def resume(self) -> None:
-        """Go on counting."""
-        with self.changing:
-            if self._shared.paused:
-                self._shared.resume(self._read_now())
-            super().resume()
+    def _arm(self, place: Place, *, on: bool) -> None:
+        """Calls pass uncounted until it is armed again."""
+        if on and self._shared.paused:
+            self._shared.resume(_read(place.registry, place.cells, place.numbers))
+        super()._arm(place, on=on)
+        if not on and self.when is None and not self._shared.paused:
+            self._shared.pause(_read(place.registry, place.cells, place.numbers))
 
     def keep(self, place: Place) -> None:
         """Keep the last counts."""
         self._kept = self._counts_at(place)
-
-    def _read_now(self) -> _Counts:
-        place = self._registered_place()
-        return _read(place.registry, place.cells, place.numbers)
 
     def _counts_at(self, place: Place) -> dict[str, int]:
         if self.when is not None:

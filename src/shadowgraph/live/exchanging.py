@@ -40,7 +40,8 @@ _Numbers = npt.NDArray[np.int64]
 class Switch:
     """What is to be exchanged: the functions of the user in a slot, and the text that says which they are.
 
-    ``callers`` are those of them of which it wants only calls from the executable.
+    ``callers`` are those of them of which it wants only calls from the executable. ``follows``: libraries that are
+    loaded later, ``execs``: into other programs.
     """
 
     slot: int
@@ -48,15 +49,16 @@ class Switch:
     callers: list[int]
     text: str
     follows: bool
+    execs: bool = False
 
     @classmethod
-    def of(cls, user: User, found: Found, text: str) -> Switch:
+    def of(cls, user: User, found: Found, text: str, *, execs: bool) -> Switch:
         """The exchange of a registered user's functions for those that were found."""
-        return cls(user.place.slot, sorted(found.labels), sorted(found.callers), text, found.follows)
+        return cls(user.place.slot, sorted(found.labels), sorted(found.callers), text, found.follows, execs)
 
 
-def enrol(registry: Registry, user: User, found: Found) -> int:
-    """Register a user on functions that are hooked; its slot."""
+def enrol(registry: Registry, user: User, found: Found, *, execs: bool) -> int:
+    """Register a user on functions that are hooked; its slot. ``execs``: it goes along into other programs."""
     numbers = np.array(sorted(found.labels), np.int64)
     callers = np.array(sorted(found.callers), np.int64)
     condition = Condition.of(user.when)
@@ -68,7 +70,7 @@ def enrol(registry: Registry, user: User, found: Found) -> int:
         row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
         row = row.with_pool(at, own + condition.size)
         slot = registry.add(row, numbers, callers, slot=user.slot)
-        registry.set_follows(slot, on=found.follows)
+        registry.set_follows(slot, on=found.follows, execs=execs)
         return slot
 
     with registry.locked():
@@ -105,7 +107,7 @@ def exchange(registry: Registry, wanted: Switch, *, held: bool = False) -> Readi
             raise UsageError(
                 "the user has been taken off by somebody else meanwhile; target.register() puts it on again"
             )
-        registry.set_follows(wanted.slot, on=wanted.follows)
+        registry.set_follows(wanted.slot, on=wanted.follows, execs=wanted.execs)
         if not registry.counts_shared(wanted.slot):
             registry.replace_functions(wanted.slot, numbers, callers, wanted.text)
             return {}

@@ -1,8 +1,8 @@
-"""Libraries that a process loads while users are on it: their functions are hooked before any of them has run.
+"""What the agent asks about while users are on a process: libraries that it loads, and programs that it executes.
 
-A thread that loads one rings and waits (native/agent/event.c). While it does, every controller hooks what its own users
-want, one after the other; then it goes on. Controllers that have died, or do nothing for three seconds, are not waited
-for.
+A thread that has loaded one, or is about to execute, rings and waits (native/agent/event.c). While it does, every
+controller hooks what its own users want, one after the other; then it goes on. Controllers that have died, or do
+nothing for three seconds, are not waited for.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ class Bell:
 
 
 def asked(registry: Registry, slots: list[int]) -> list[np.void]:
-    """The events of threads that have loaded something and wait for users in these slots."""
-    return registry.arena.asked(slots, [layout.EVENT_LOADED])
+    """The events of threads that wait for users in these slots."""
+    return registry.arena.asked(slots, [layout.EVENT_LOADED, layout.EVENT_EXEC, layout.EVENT_EXEC_FAILED])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from shadowgraph.live.chosen_before import Found
 
 __all__ = ["Ops"]
+
+_Batch = npt.NDArray[np.void]
 
 _EVENT_BYTES = 1 << 20
 _WAIT_SECONDS = 0.01
@@ -81,12 +83,18 @@ class Ops(User):
             assert path is not None
             self.handlers, self._needs = load_handlers(path, entry, exit), Need.ALL
             self._code = look_at_pair(self.handlers, is_known=False)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
         self.loaded: LoadedHandlers | None = None
         self._ring: EventRing | None = None
-        self._last: npt.NDArray[np.void] | None = None
+        self._waiting: list[_Batch] = []  # events of rings that have been given up
         self._dropped = 0
+        self._dropped_before = 0
         self._remark = ""
         self._fault = ""
+        self._elsewhere: dict[str, int] = {}  # numbers of functions of other programs
         self.functions_by_number: dict[int, str] = {}
 
     # --- its place ---
@@ -135,20 +143,42 @@ class Ops(User):
     def registered(self, place: Place) -> None:
         """It has a place now."""
         super().registered(place)
+        self._dropped_before = 0
+        self._remark = self._fault = ""
+        self._elsewhere = {}
         self.functions_by_number = dict(place.labels)
 
     def make_room(self, place: Place, found: Found) -> None:
         """Know the names of functions before there are events of them."""
-        self.functions_by_number = {**place.labels, **found.labels}
+        self.functions_by_number = {**self.functions_by_number, **found.labels}
 
     def keep(self, place: Place) -> None:
         """Keep the events that nobody has taken yet, and how it went."""
-        if self._ring is not None and self._dtype is not None:
-            self._last = self._ring.take(self._dtype)
-            self._dropped = self._ring.dropped
-            self._remark = self._about_sizes(self._ring)
-            self._ring = None
-        self._fault = self._fault_at(place)
+        with self.changing:
+            if self._ring is not None and self._dtype is not None:
+                self._keep_batch(self._ring.take(self._dtype))
+                self._dropped = self._ring.dropped
+                self._remark = self._about_sizes(self._ring)
+                self._ring = None
+            self._fault = self._fault_at(place)
+
+    def _add(self, part: Self) -> None:
+        self._waiting += [self._told(part, batch) for batch in part._waiting]
+        self._dropped_before += part._dropped
+        self._remark = self._remark or part._remark
+        self._fault = self._fault or part._fault
+
+    def _told(self, part: Self, batch: _Batch) -> _Batch:
+        """Events of another program, with numbers of functions that are none of this one."""
+        numbers, places = np.unique(batch["function"], return_inverse=True)
+        ours = []
+        for number in numbers.tolist():
+            label = part.functions_by_number[number]
+            ours.append(self._elsewhere.setdefault(label, layout.FUNCTIONS + len(self._elsewhere)))
+            if ours[-1] not in self.functions_by_number:  # others may be looking through it
+                self.functions_by_number = {**self.functions_by_number, ours[-1]: label}
+        batch["function"] = np.array(ours, np.uint32)[places]
+        return batch
 
     # --- what it has to say ---
 
@@ -160,28 +190,56 @@ class Ops(User):
         """
         if self._dtype is None:
             raise UsageError(f"{self.name}: emits no events; say what they are: Ops(..., events=[('fd', 'i4')])")
-        while self._place is not None and self._ring is not None:
-            over = self._place.owner.has_ended() or self._place.is_ended
-            batch = self._ring.take(self._dtype)
-            if len(batch):
+        while True:
+            place = self._place
+            over = place is None or place.owner.has_ended() or not self.is_registered
+            batch = self._next()
+            if batch is not None:
                 yield batch
-            elif over or (wait is not None and not wait()):
+                continue
+            if over or (wait is not None and not wait()):
                 return
-            else:
-                time.sleep(_WAIT_SECONDS)
-        if self._last is not None and len(self._last):
-            last, self._last = self._last, None
-            yield last
+            time.sleep(_WAIT_SECONDS)
+
+    def _next(self) -> _Batch | None:
+        """Some events that are ready; the others stay for who asks again."""
+        with self.changing:
+            if not self._waiting:
+                self._gather()
+            return self._waiting.pop(0) if self._waiting else None
+
+    def _gather(self) -> None:
+        """Take the events that are ready, of all programs: at most a ring full of each, however fast they come."""
+        with self.changing:
+            if self._ring is not None and self._dtype is not None:
+                self._keep_batch(self._ring.take(self._dtype))
+            for part in self._parts:
+                for batch in part._given():
+                    self._keep_batch(self._told(part, batch))
+
+    def _given(self) -> list[_Batch]:
+        with self.changing:
+            self._gather()
+            given, self._waiting = self._waiting, []
+            return given
+
+    def _keep_batch(self, batch: _Batch) -> None:
+        if len(batch):
+            self._waiting.append(batch)
 
     @property
     def dropped(self) -> int:
         """Events for which there was no room."""
-        return self._dropped if self._ring is None else self._ring.dropped
+        with self.changing:
+            own = self._dropped if self._ring is None else self._ring.dropped
+            return own + self._dropped_before + sum(part.dropped for part in self._parts)
 
     @property
     def remark(self) -> str:
         """What is wrong with the events that were taken: that they are not as large as was said; "" if nothing is."""
-        return self._remark if self._ring is None else self._about_sizes(self._ring)
+        with self.changing:
+            own = self._remark if self._ring is None else self._about_sizes(self._ring) or self._remark
+            return own or next((part.remark for part in self._parts if part.remark), "")
 
     def _about_sizes(self, ring: EventRing) -> str:
         if not ring.of_other_sizes or self._dtype is None:
@@ -195,7 +253,9 @@ class Ops(User):
     @property
     def fault(self) -> str:
         """Why the handlers were switched off: what a handler died of; "" if none has."""
-        return self._fault if self._place is None else self._fault_at(self._place)
+        with self.changing:
+            own = self._fault if self._place is None else self._fault_at(self._place) or self._fault
+            return own or next((part.fault for part in self._parts if part.fault), "")
 
     @property
     def unprovided(self) -> str:

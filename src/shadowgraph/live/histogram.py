@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from shadowgraph.errors import UsageError
 from shadowgraph.live import buckets
 from shadowgraph.live.measured_value import MeasuredValue, measured_value
 from shadowgraph.live.own_cells import OwnCells
-from shadowgraph.live.user import Numbers, Place, User
+from shadowgraph.live.user import Numbers, Place, User, add_up
 from shadowgraph.trace.ticks import ticks_per_second
 
 if TYPE_CHECKING:
@@ -40,8 +40,13 @@ class _Measure(User):
         super().__init__(functions, when=when, name=name)
         self.value = value
         self._measured = measured_value(value)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
         self._own = OwnCells(self._stride_of(self._measured))
         self._kept: dict[str, npt.NDArray[np.uint64]] = {}
+        self._cells_before: dict[str, npt.NDArray[np.uint64]] = {}  # in programs that are over
 
     @staticmethod
     @abstractmethod
@@ -74,13 +79,24 @@ class _Measure(User):
         place.registry.give_cells(numbers)
         self._own.grow(place.registry, place.cells, place.slot, numbers)
 
+    def registered(self, place: Place) -> None:
+        """It has a place now."""
+        super().registered(place)
+        self._cells_before = {}
+
+    def _add(self, part: Self) -> None:
+        add_up(self._cells_before, part._kept, _joined)
+
     def keep(self, place: Place) -> None:
         """Keep the last readings."""
         self._kept = self._cells_at(place)
 
     def _cells(self) -> dict[str, npt.NDArray[np.uint64]]:
         with self.changing:
-            return self._kept if self._place is None else self._cells_at(self._place)
+            found = dict(self._kept) if self._place is None else self._cells_at(self._place)
+            for more in (self._cells_before, *(part._cells() for part in self._parts)):
+                add_up(found, more, _joined)
+            return found
 
     def _cells_at(self, place: Place) -> dict[str, npt.NDArray[np.uint64]]:
         rows = self._own.read(place.cells)
@@ -118,7 +134,16 @@ class Totals(_Measure):
         """
         super().__init__(functions, value=value, when=when, name=name)
         self._most = most
-        self.left_out = 0
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._left_out = 0
+
+    @property
+    def left_out(self) -> int:
+        """How many functions were too many, in all programs that are there."""
+        with self.changing:
+            return self._left_out + sum(part.left_out for part in self._parts)
 
     @staticmethod
     def _stride_of(value: MeasuredValue) -> int:
@@ -128,7 +153,7 @@ class Totals(_Measure):
         """No more functions than there is room for."""
         chosen, most = found.chosen, self._most
         if chosen is None or most is None or len(found.labels) <= most:
-            self.left_out = 0
+            self._left_out = 0
             return found
         sizes: dict[int, int] = {}
         for choice in chosen.choices.values():
@@ -136,7 +161,7 @@ class Totals(_Measure):
             sizes |= zip(choice.numbers.values(), choice.known.functions.size[rows].tolist(), strict=True)
         order = sorted(found.labels, key=lambda number: (number in found.callers, sizes[number]), reverse=True)
         labels = {number: found.labels[number] for number in order[:most]}
-        self.left_out = len(order) - most
+        self._left_out = len(order) - most
         return replace(found, labels=labels, callers=found.callers & labels.keys())
 
     def totals(self) -> dict[str, dict[str, float]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.borrowing import at_safe_place as safe_place
 from shadowgraph.ops.borrowing import borrowed
 from shadowgraph.ops.choices import Chosen
-from shadowgraph.ops.entering import choose, complete, tell_runtimes
+from shadowgraph.ops.entering import Guard, choose, complete, tell_runtimes
 from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
@@ -37,6 +38,7 @@ from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.suggestions import near_modules
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
+from shadowgraph.target import ptrace
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory, program_mark
 from shadowgraph.target.modules import read_modules
@@ -53,27 +55,33 @@ class Hooking:
 
     can_follow = True  # libraries that are loaded later
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, follow: bool = False, before: Hooking | None = None) -> None:
+        """``follow``: the agent asks before the process executes. ``before``: of the program that was there before."""
         self.pid = pid
         self.is_held = False
-        self.known_modules = KnownModules()
+        self.follow = follow
+        self.known_modules: KnownModules = KnownModules() if before is None else before.known_modules
         self.agent: Agent | None = None
         self.registry: Registry | None = None
-        self.notes: list[str] = []
+        self.notes: list[str] = [] if before is None else before.notes
+        self._guard: Guard = nullcontext if before is None else partial(ptrace.dying_with_us, pid)
         self._mark = b""
         self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
         self._before = ChosenBefore(self.known_modules)
 
-    def find(self, selection: Selection, *, in_use: bool) -> Found:
-        """The functions of a selection, hooked. ``in_use``: while users of ours are on, what was hooked stays so."""
+    def find(self, selection: Selection, *, in_use: bool, must: bool = True) -> Found:
+        """The functions of a selection, hooked. ``in_use``: while users of ours are on, what was hooked stays so.
+
+        ``must``: UsageError if there are none.
+        """
         if self.is_held:
-            found = Found.of(self._hook_held(selection), selection)
+            found = Found.of(self._hook_held(selection, must=must), selection)
             self._ask_when_loaded(found)
             return found
         known = self._before.get(self.pid, selection) if in_use else None
         if known is not None:
             return known
-        found = Found.of(self.hook_running(selection, in_use=in_use), selection)
+        found = Found.of(self.hook_running(selection, in_use=in_use, must=must), selection)
         self._ask_when_loaded(found)
         if found.labels:
             self._before.put(self.pid, selection, found)
@@ -115,17 +123,18 @@ class Hooking:
         numbers = hooks.thunks.records["id"]
         self._hooks.append((hooks, numbers, self.agent.arena.addresses[numbers].copy()))
 
-    def _hook_held(self, selection: Selection) -> Chosen:
+    def _hook_held(self, selection: Selection, *, must: bool) -> Chosen:
         """Hook what is not hooked yet of a program that stands at its entry."""
         memory = Memory(self.pid)
         try:
-            with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+            with self._guard(), lifted(self.pid), RemoteThread(self.pid, memory) as thread:
 
                 def resolve(address: int) -> int:
                     return self._resolved.get(address) or self._resolved.setdefault(address, thread.call(address))
 
-                chosen = choose(memory, resolve, selection, self.known_modules, follow=False)
-                self._refuse_nothing(selection, chosen)
+                chosen = choose(memory, resolve, selection, self.known_modules, follow=self.follow)
+                if must:
+                    self._refuse_nothing(selection, chosen)
                 if self.agent is None:
                     settings = complete(_without_rings(), chosen, self.known_modules, selection)
                     settings = replace(settings, ask_when_loaded=0)
@@ -145,12 +154,12 @@ class Hooking:
                     self._note_hooks(hooks)
                     for row in hooks.refused:
                         choice.numbers.pop(row, None)
-            self.notes += place_in_use(selection, chosen, refused)
+            self._note(place_in_use(selection, chosen, refused))
             return chosen
         finally:
             memory.close()
 
-    def hook_running(self, selection: Selection, *, in_use: bool) -> Chosen:
+    def hook_running(self, selection: Selection, *, in_use: bool, must: bool = True) -> Chosen:
         """Hook what is not hooked yet of a process that runs, bringing in the agent if nobody has."""
         self._rejoin(in_use=in_use)
         numbers = LiveNumbers(self.registry)
@@ -161,15 +170,16 @@ class Hooking:
             _without_rings(),
             self.known_modules,
             numbers,
-            follow=False,
+            follow=self.follow,
             joined=self.agent,
             recorded=False,
             resolved=self._resolved,
         )
         judge = SafePlace(self.pid, self.known_modules)
         try:
-            self._refuse_nothing(selection, attachment.chosen)
-            self.notes += place_in_use(selection, attachment.chosen, attachment.refused)
+            if must:
+                self._refuse_nothing(selection, attachment.chosen)
+            self._note(place_in_use(selection, attachment.chosen, attachment.refused))
             process = attachment.carry_out(judge)
             if self.agent is None:
                 self.use(process.agent)
@@ -201,7 +211,7 @@ class Hooking:
             return
         if not wanted:
             raise UsageError(nothing_hooked(selection, self.known_modules, chosen.executable.path, refused))
-        self.notes += [note for note in unmatched(selection, self.known_modules) if note not in self.notes]
+        self._note(unmatched(selection, self.known_modules))
 
     def _may_come(self, selection: Selection, chosen: Chosen) -> bool:
         """Whether functions of a library are wanted that is not there yet; says so."""
@@ -213,13 +223,15 @@ class Hooking:
             for rule in selection.rules
             if rule.include and rule.module is not None and not any(rule.module(name) for name in loaded)
         ]
-        notes = [
+        self._note(
             f"{rule.text}: no such library is loaded yet; it will be seen from its first call on"
             + near_modules(rule, self.known_modules.all())
             for rule in waiting
-        ]
-        self.notes += [note for note in notes if note not in self.notes]
+        )
         return bool(waiting)
+
+    def _note(self, notes: Iterable[str]) -> None:
+        self.notes += [note for note in notes if note not in self.notes]
 
     def _rejoin(self, *, in_use: bool) -> None:
         """Find the agent as it is now: others may have come, or begun anew since our last user went."""
@@ -299,7 +311,7 @@ class Hooking:
         memory = Memory(self.pid)
         try:
             if self.is_held:
-                with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+                with self._guard(), lifted(self.pid), RemoteThread(self.pid, memory) as thread:
                     yield thread
                 return
             mark = program_mark(self.pid)

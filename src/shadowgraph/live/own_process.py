@@ -111,7 +111,7 @@ class OwnProcess(Target):
 
     # --- what the helper does ---
 
-    def _make_hooking(self, pid: int) -> Hooking:
+    def _make_hooking(self, pid: int, follow: bool) -> Hooking:
         return _HookedByHelper(pid, self._ask_for_file, self._lock)
 
     def _vet(self, pid: int) -> None:
@@ -146,7 +146,7 @@ class _HookedByHelper(Hooking):
         self._ask = ask
         self._lock = lock
 
-    def find(self, selection: Selection, *, in_use: bool) -> Found:
+    def find(self, selection: Selection, *, in_use: bool, must: bool = True) -> Found:
         """The functions of a selection, hooked."""
         answer, file = self._ask("hook", functions=[rule.text for rule in selection.rules])
         try:

@@ -46,6 +46,8 @@ class Recorder(User):
     or ``overwrite``, ``buffer``: bytes for records in transit, both as in `shadowgraph record`.
     """
 
+    goes_along = False  # a trace of several programs is made by ops/recording.py
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -58,6 +60,7 @@ class Recorder(User):
         name: str = "",
     ) -> None:
         super().__init__(functions, when=when, name=name)
+        self._begin_anew()
         if on_full not in _POLICIES:
             raise UsageError(f"on_full: {on_full} is none of {', '.join(_POLICIES)}")
         if not _SMALLEST <= buffer <= _LARGEST:

@@ -120,8 +120,9 @@ class _Service:
         return {"notes": self._take_notes()}, None
 
     def _take_notes(self) -> list[str]:
-        notes: list[str] = list(self._opened().notes)
-        self._opened().notes.clear()
+        kept: list[str] = self._opened()._hooking.notes
+        notes = list(kept)
+        kept.clear()
         return notes
 
 

@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
-from shadowgraph.live.chosen_before import Found
-from shadowgraph.live.exchanging import Switch, enrol, make_room
-from shadowgraph.live.following import Bell, asked
-from shadowgraph.live.handlers import Ops
+from shadowgraph.live.execs import Execs, left_to_others
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.making import seconds_since_one_was_made
-from shadowgraph.live.recorder import Recorder
+from shadowgraph.live.program import Program
 from shadowgraph.live.rows import user_row
-from shadowgraph.live.user import Place, User
+from shadowgraph.live.user import User
 from shadowgraph.live.worker import Worker
 from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
 from shadowgraph.ops.reaping import reap
-from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
 from shadowgraph.ops.remarks import largest_library
 from shadowgraph.ops.selection import Selection
 from shadowgraph.target import launch as launching
@@ -37,7 +33,9 @@ _User = TypeVar("_User", bound=User)
 # A program that was launched stands at its entry until no user has been registered for so long.
 _HOLD_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
+_EXEC_SECONDS = 0.001
 _REAP_SECONDS = 1.0
+_ENDS = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
 
 
 class Target:
@@ -47,17 +45,17 @@ class Target:
     is waited for.
     """
 
-    def __init__(self, pid: int | None = None, command: Sequence[str] = ()) -> None:
+    def __init__(self, pid: int | None = None, command: Sequence[str] = (), *, follow: bool = False) -> None:
         self._users: list[User] = []
         self._held_until: float | None = None
         self._status: int | None = None
         self._launched = pid is None
         self._closed = False
         self._reaped = 0.0
-        self._bell: Bell | None = None
-        self._is_looking = False
-        self._hooking = self._make_hooking(pid or 0)
         self._worker = Worker(self._idle, _LOOK_SECONDS)
+        self._execs = Execs(self._enter, self._ended, lambda: self._hooking.notes)
+        self._program = Program(self._make_hooking(pid or 0, follow), self, self._execs.answer, self._post)
+        self._programs = [self._program]  # and others, that it or its children have executed
         try:
             self.pid = self._hooking.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
             if pid is not None:
@@ -104,7 +102,7 @@ class Target:
     @property
     def notes(self) -> list[str]:
         """What there is to say besides, in sentences."""
-        return self._hooking.notes
+        return [*self._hooking.notes, *self._execs.remarks]
 
     @property
     def users(self) -> list[dict[str, Any]]:
@@ -146,14 +144,15 @@ class Target:
             return
         self._closed = True
         try:
+            self._worker.do(self._execs.close)
             for user in list(self._users):
                 self._worker.do(lambda user=user: self._unregister(user))  # type: ignore[misc]
             self._worker.do(self._let_go)
-            self._worker.do(self._look)
             self._worker.do(self._has_executed)
-            if self._bell is not None:
-                self._bell.close()
-            self._worker.do(self._hooking.leave)
+            for program in list(self._programs):
+                self._worker.do(program.look)
+                program.close()
+                self._worker.do(program.hooking.leave)
         finally:
             self._worker.close()
 
@@ -170,19 +169,33 @@ class Target:
 
     def has_ended(self) -> bool:
         """Whether the process has ended."""
-        if self._launched and self._status is None:
+        if not self._launched:
+            return not runs(self.pid)
+        if self._status is None:
             try:
-                got, status = os.waitpid(self.pid, os.WNOHANG)
+                # Looked at first: the stops of a process that is being traced are for the worker.
+                seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if seen is not None and seen.si_code in _ENDS:
+                    self._status = os.waitpid(self.pid, 0)[1]
             except ChildProcessError:
                 return True
-            if got == self.pid and not os.WIFSTOPPED(status):
-                self._status = status
-        return self._status is not None if self._launched else not runs(self.pid)
+        return self._status is not None
+
+    @property
+    def _hooking(self) -> Hooking:
+        return self._program.hooking
 
     # --- in the worker's thread ---
 
-    def _make_hooking(self, pid: int) -> Hooking:
-        return Hooking(pid)
+    def _make_hooking(self, pid: int, follow: bool) -> Hooking:
+        return Hooking(pid, follow=follow)
+
+    def _post(self, job: Callable[[], None]) -> None:
+        def done() -> None:
+            job()
+            self._follow_execs()
+
+        self._worker.post(done)
 
     def _launch(self, command: Sequence[str]) -> int:
         path = launching.find_program(command[0])
@@ -204,8 +217,8 @@ class Target:
         vet_alone(pid)
 
     def _has_executed(self) -> bool:
-        """Whether the process runs another program by now, which is said."""
-        if not self._hooking.has_executed():
+        """Whether the process runs another program by now, where we are not; which is said."""
+        if self._execs.concerns(self.pid) or not self._hooking.has_executed():
             return False
         with suppress(OSError):
             program = os.readlink(f"/proc/{self.pid}/exe")
@@ -213,21 +226,45 @@ class Target:
                 f"process {self.pid} has executed another program, {program}: what was counted until then stays; "
                 "a user that is to see calls of the new one is registered again"
             )
-            self.notes.extend([note] if note not in self.notes else [])
+            if self._execs.is_left_to_others(self.pid):
+                note = left_to_others(self.pid)
+            self._note(note)
         return True
 
+    def _note(self, note: str) -> None:
+        notes = self._hooking.notes
+        notes.extend([note] if note not in notes else [])
+
     def _idle(self) -> None:
+        self._follow_execs()
         now = time.monotonic()
         # Nobody launches a program to leave it alone: before there is a user there is more to come.
         is_due = self._held_until is not None and now > self._held_until and bool(self._users)
         if is_due and seconds_since_one_was_made() > _HOLD_SECONDS:
             self._let_go()
-        registry = self._hooking.registry
-        if registry is not None and now - self._reaped > _REAP_SECONDS:
-            self._reaped = now
+        if now - self._reaped > _REAP_SECONDS:
+            self._reap()
+
+    def _reap(self) -> None:
+        """Give back what forked children have left, and programs that all their processes have left."""
+        self._reaped = time.monotonic()
+        if self._hooking.registry is not None:
             self._has_executed()
-            with registry.locked():
-                reap(registry, self.pid)
+        for program in list(self._programs):
+            registry = program.hooking.registry
+            if program is not self._program and program.look_whether_left():
+                self._forget(program)
+            elif registry is not None:
+                with registry.locked():
+                    reap(registry, program.pid)
+
+    def _forget(self, program: Program) -> None:
+        """Keep what was counted in a program that is over. Users keep their own places until they are taken off."""
+        for user, part in list(program.parts.items()):
+            if part is not user:
+                user.leave(program.remove(user))
+        if not program.parts:
+            self._programs.remove(program)
 
     def _hold(self) -> None:
         self._held_until = time.monotonic() + _HOLD_SECONDS
@@ -240,126 +277,120 @@ class Target:
             ptrace.detach(self.pid)
 
     def _register(self, user: User) -> None:
+        selection = user.selection
+        self._see_through()
         if self._held_until is not None:
-            self._add(user, self._find(user, user.selection))
+            self._program.add(user, user, self._program.find(user, selection))
             self._hold()
-            return
-        with alone_with(self.pid), end_told(self.pid):
-            self._add(user, self._find(user, user.selection))
-
-    def _find(self, user: User, selection: Selection) -> Found:
-        in_use = any(other.is_registered for other in self._users)
-        return user.fitted(self._hooking.find(selection, in_use=in_use))
-
-    def _add(self, user: User, found: Found) -> None:
-        registry = self._hooking.registry
-        assert registry is not None
-        if isinstance(user, Recorder):
-            self._prepare(user, found)
-        if isinstance(user, Ops):
-            self._hooking.bring_in(user)
-        try:
-            slot = enrol(registry, user, found)
-        except BaseException:
-            if isinstance(user, Recorder):
-                user.give_back()
-            if isinstance(user, Ops):
-                self._hooking.unload(user)  # nobody has been given its handlers
-            raise
-        user.registered(Place(self, registry, slot, found.labels))
+        else:
+            with alone_with(self.pid), end_told(self.pid):
+                self._program.add(user, user, self._program.find(user, selection))
         self._users.append(user)
-        self._listen(found)
+        for program in self._other_programs(selection):
+            part = user.another()
+            if self._tried(program, selection, lambda: self._add_part(program, user, part)):  # noqa: B023 (at once)
+                user.join(part)
 
-    def _listen(self, found: Found) -> None:
-        """Hear of libraries that are loaded from now on."""
-        registry = self._hooking.registry
-        if not found.follows or not self._hooking.can_follow or registry is None:
-            return
-        if self._bell is not None and self._bell.registry is not registry:
-            self._bell.close()
-            self._bell = None
-        if self._bell is None:
-            self._bell = Bell(registry, os.getpid(), self._look_later)
+    def _add_part(self, program: Program, user: User, part: User) -> None:
+        program.add(user, part, program.find(part, user.selection, must=False))
 
-    def _look_later(self) -> None:
-        """The agent has rung."""
-        if not self._is_looking:
-            self._is_looking = True
-            self._worker.post(self._look)
+    def _other_programs(self, selection: Selection) -> Iterator[Program]:
+        """Those that children run, and that can be looked at."""
+        for program in list(self._programs):
+            if program is self._program or program.look_whether_left():
+                continue
+            if runs(program.pid) and not program.hooking.has_executed():
+                yield program
+            else:
+                self._note(f"{selection.text}: not in children that process {program.pid} has left behind")
 
-    def _look(self) -> None:
-        """Hook what is wanted of libraries that threads have loaded, and let them go on."""
-        self._is_looking = False
-        bell = self._bell
-        if bell is None:
-            return
-        arena = bell.registry.arena
-        followers = [user for user in self._users if user.is_registered and user.place.registry is bell.registry]
-        slots = [user.place.slot for user in followers]
-        for event in asked(bell.registry, slots):
-            if int(event["pid"]) == self.pid:
-                for user in followers:
-                    self._follow(user)
-            for slot in slots:
-                arena.answer(event, slot)
-
-    def _follow(self, user: User) -> None:
-        selection, said = user.selection, len(self.notes)
+    def _tried(self, program: Program, selection: Selection, change: Callable[[], None]) -> bool:
+        """Change something in a program that a child has executed, which may end at any time."""
         try:
-            with alone_with(self.pid):
-                self._hooking.renew_loaded()
-                found = self._find(user, selection)
-                del self.notes[said:]  # what is not there any more, or not yet, has been said
-                if not found.labels.keys() <= user.place.labels.keys():
-                    self._exchange(user, found, selection)
-        except UsageError:
-            pass  # nothing of it is there
+            with alone_with(program.pid):
+                change()
         except (ShadowgraphError, OSError) as error:
-            note = f"{selection.text}: what was loaded is not followed: {error}"
-            self.notes.extend([note] if note not in self.notes else [])
+            if runs(program.pid):
+                self._note(f"{selection.text}: not in process {program.pid}: {error}")
+            return False
+        return True
 
     def _replace(self, user: User, selection: Selection) -> None:
-        if self._held_until is not None:
-            self._exchange(user, self._find(user, selection), selection)
-            self._hold()
-            return
-        with alone_with(self.pid), end_told(self.pid):
-            self._exchange(user, self._find(user, selection), selection)
-
-    def _exchange(self, user: User, found: Found, selection: Selection) -> None:
-        if user.place.registry is not self._hooking.registry:
+        self._see_through()
+        here = self._program.parts.get(user)
+        if here is None:
             raise StartError(f"process {self.pid} has executed another program; register {user.name} on that anew")
-        make_room(user, found)
-        with user.changing:
-            readings = self._hooking.exchange(Switch.of(user, found, selection.text))
-            user.exchanged(found.labels, readings)
-        self._listen(found)
+        if self._held_until is not None:
+            self._program.exchange(here, self._program.find(here, selection), selection)
+            self._hold()
+        else:
+            with alone_with(self.pid), end_told(self.pid):
+                self._program.exchange(here, self._program.find(here, selection), selection)
+        for program in self._other_programs(selection):
+            part = program.parts.get(user)
+            if part is not None and part.has_place:
+                self._tried(program, selection, lambda: self._exchange_part(program, part, selection))  # noqa: B023
+
+    def _exchange_part(self, program: Program, part: User, selection: Selection) -> None:
+        program.exchange(part, program.find(part, selection, must=False), selection)
 
     def _unregister(self, user: User) -> None:
         if user not in self._users:
             return
-        place = user._place
-        assert place is not None
-        with place.registry.locked():
-            if not place.is_ended:
-                place.registry.arm(place.slot, on=False)
-            user.give_up()
-            if not isinstance(user, Recorder):
-                place.registry.remove(place.slot)
+        self._see_through()
         self._users.remove(user)
-        if isinstance(user, Ops):
-            self._hooking.take_out(user, place)
-        if isinstance(user, Recorder):
-            end_recorder(user.agent, place.slot)
-            user.finish(ended=not runs(self.pid))
+        for program in [program for program in self._programs if user in program.parts]:
+            part = program.remove(user)
+            if part is not user:
+                user.leave(part)
+            if program.is_left and not program.parts:
+                self._programs.remove(program)
 
-    def _prepare(self, user: Recorder, found: Found) -> None:
-        """Give a recorder a place with buffers of its own."""
-        agent = self._hooking.agent
-        assert agent is not None and found.chosen is not None
-        slot = claim_place(agent, user.settings).slot
-        try:
-            user.prepare(agent, slot, self.pid, found.chosen)
-        except BaseException:
-            give_back_recorder_slot(agent, slot)
-            raise
+    # --- programs that are executed ---
+
+    def _enter(self, pid: int, before: Program) -> None:
+        """A process has executed another program, which stands at its entry: users go along."""
+        hooking = Hooking(pid, follow=True, before=before.hooking)
+        program = Program(hooking, self, self._execs.answer, self._post)
+        hooking.is_held = True
+        problem: ShadowgraphError | None = None
+        for user, part in before.parts.items():
+            if not part.has_place:
+                continue
+            try:
+                if not user.goes_along:
+                    raise StartError(f"{user.name} stays behind; `shadowgraph record` goes along")
+                self._add_part(program, user, user.another())
+            except ShadowgraphError as error:
+                problem = error
+                hooking.notes.append(f"{os.readlink(f'/proc/{pid}/exe')}, process {pid}: {error}")
+        hooking.is_held = False
+        if problem is not None and not program.parts:
+            raise problem
+        for user, part in program.parts.items():
+            user.join(part)
+            if pid == before.pid:
+                before.parts[user].moved()
+            if not part.place.labels:
+                self._execs.silent(user.selection.text, os.readlink(f"/proc/{pid}/exe"))
+        self._programs.append(program)
+        if pid == self.pid:
+            self._program = program
+
+    def _ended(self, pid: int, status: int) -> None:
+        """A process has ended of whose end the worker was told."""
+        if self._launched and pid == self.pid:
+            self._status = status
+
+    def _follow_execs(self) -> None:
+        self._execs.follow()
+        self._worker.pause = _EXEC_SECONDS if self._execs else _LOOK_SECONDS
+
+    def _see_through(self) -> None:
+        """Wait until nobody is about to execute: such a process is ours already, and cannot be stopped once more."""
+        while self._execs:
+            for program in list(self._programs):
+                program.look()
+            self._follow_execs()
+            if self._execs:
+                time.sleep(_EXEC_SECONDS)

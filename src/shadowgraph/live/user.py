@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 if TYPE_CHECKING:
     from shadowgraph.live.chosen_before import Found
 
-__all__ = ["Numbers", "Owner", "Place", "Readings", "User"]
+__all__ = ["Numbers", "Owner", "Place", "Readings", "User", "add_up"]
 
 Numbers = npt.NDArray[np.int64]
 
@@ -78,9 +79,14 @@ class Place:
         """What belongs to each function, by its label; those of the same name (static ones) are added up."""
         found: dict[str, Any] = {}
         for number, row in zip(self.numbers.tolist(), rows, strict=True):
-            label = self.labels[number]
-            found[label] = add(found[label], row) if label in found else row
+            add_up(found, {self.labels[number]: row}, add)
         return found
+
+
+def add_up(sums: dict[str, Any], more: dict[str, Any], add: Callable[[Any, Any], Any]) -> None:
+    """Add what belongs to each label."""
+    for label, row in more.items():
+        sums[label] = add(sums[label], row) if label in sums else row
 
 
 class User(ABC):
@@ -92,6 +98,7 @@ class User(ABC):
     """
 
     slot: int | None = None  # one that it must have
+    goes_along = True  # with a process that executes another program
 
     def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
         self.selection_of(functions)
@@ -100,9 +107,49 @@ class User(ABC):
         self.when = when
         if when is not None:
             check_predicate(when)
+
+    def _begin_anew(self) -> None:
+        """Be nowhere, and have seen nothing."""
         self.changing = threading.RLock()  # held while its functions are exchanged, or its counts are read
         self._place: Place | None = None
         self._losses: dict[str, int] = {}
+        self._parts: list[Self] = []
+        self._has_moved = False
+        self._is_paused = False
+        self._losses_before: dict[str, int] = {}
+
+    # --- other programs (see shadowgraph.live.execs) ---
+
+    def another(self) -> Self:
+        """One that stands for it in another program that the process, or a child of it, has executed.
+
+        What it sees is added to what this one has seen, while it is there and when it has gone.
+        """
+        part = copy.copy(self)
+        part._begin_anew()
+        return part
+
+    def join(self, part: Self) -> None:
+        """It is in one program more."""
+        with self.changing:
+            self._parts.append(part)
+            if self._is_paused:
+                part.pause()
+
+    def moved(self) -> None:
+        """The process that it was registered in has gone over to another program, and somebody stands for it there."""
+        self._has_moved = True
+
+    def leave(self, part: Self) -> None:
+        """A program is over for us; the part that was there has given up its place."""
+        with self.changing:
+            self._parts.remove(part)
+            self._add(part)
+            for name, lost in part._losses.items():
+                self._losses_before[name] = self._losses_before.get(name, 0) + lost
+
+    def _add(self, part: Self) -> None:  # noqa: B027 (there may be nothing)
+        """Take over what a part has kept."""
 
     def selection_of(self, functions: Sequence[str]) -> Selection:
         """Which functions are meant by patterns. UsageError if there are none."""
@@ -150,10 +197,18 @@ class User(ABC):
     def registered(self, place: Place) -> None:
         """It has a place now."""
         self._place = place
+        self._has_moved = self._is_paused = False
+        self._losses_before = {}
 
     @property
     def is_registered(self) -> bool:
         """Whether calls may reach it: it has been registered, and not been taken off, by whomever."""
+        here = self.has_place and not self._has_moved
+        return here or any(part.is_registered for part in list(self._parts))
+
+    @property
+    def has_place(self) -> bool:
+        """Whether calls may reach it where it has been registered itself."""
         return self._place is not None and not self._place.is_ended
 
     def replace_functions(self, functions: Sequence[str]) -> None:
@@ -180,14 +235,23 @@ class User(ABC):
 
     def pause(self) -> None:
         """Let calls pass until :meth:`resume`, without a change of code."""
-        self._set_armed(False)
+        self._set_paused(True)
 
     def resume(self) -> None:
         """Go on after :meth:`pause`."""
-        self._set_armed(True)
+        self._set_paused(False)
 
-    def _set_armed(self, on: bool) -> None:
-        place = self._registered_place()
+    def _set_paused(self, paused: bool) -> None:
+        with self.changing:
+            if not self._parts:
+                self.refuse_taken_off()
+            self._is_paused = paused
+            everybody: list[User] = [self, *self._parts]
+            for one in everybody:
+                if one.has_place:
+                    one._arm(one.place, on=not paused)
+
+    def _arm(self, place: Place, *, on: bool) -> None:
         with place.registry.locked():
             if not place.is_ended:
                 place.registry.arm(place.slot, on=on)
@@ -224,5 +288,7 @@ class User(ABC):
         return self._lost("unwound")
 
     def _lost(self, what: str) -> int:
-        losses = self._losses if self._place is None else self._place.losses()
-        return losses.get(what, 0)
+        with self.changing:
+            losses = self._losses if self._place is None else self._place.losses()
+            others = sum(part._lost(what) for part in self._parts)
+            return losses.get(what, 0) + self._losses_before.get(what, 0) + others

@@ -14,11 +14,14 @@ _Result = TypeVar("_Result")
 
 
 class Worker:
-    """Runs what it is given in a thread of its own, one after the other; ``idle`` now and then (``pause``, seconds)."""
+    """Runs what it is given in a thread of its own, one after the other; ``idle`` now and then (``pause``, seconds).
+
+    ``pause`` may be changed by what it runs.
+    """
 
     def __init__(self, idle: Callable[[], None], pause: float) -> None:
         self._idle = idle
-        self._pause = pause
+        self.pause = pause
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="shadowgraph", daemon=True)
         self._thread.start()
@@ -43,7 +46,7 @@ class Worker:
     def _run(self) -> None:
         while True:
             try:
-                entry = self._jobs.get(timeout=self._pause)
+                entry = self._jobs.get(timeout=self.pause)
             except queue.Empty:
                 self._idle()
                 continue

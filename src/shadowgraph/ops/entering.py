@@ -32,6 +32,7 @@ from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 
 __all__ = [
+    "Guard",
     "choose",
     "choose_again",
     "complete",

@@ -1,0 +1,154 @@
+"""Going along with processes of a target that execute other programs, whose first call is seen.
+
+As in a recording (ops/recording.py): the agent asks before the system call, the thread is seized, and where the exec
+has happened the new program is entered while it stands at its entry. Each user gets somebody there who stands for it
+(:meth:`User.another`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.rings import RECORDER_SLOTS
+from shadowgraph.errors import ShadowgraphError
+from shadowgraph.ops.execs import refuse_confined, refuse_rights
+from shadowgraph.ops.pending_execs import PendingExecs
+from shadowgraph.ops.processes import find_process, find_thread
+from shadowgraph.target import launch, ptrace
+from shadowgraph.target.vet import vet_process
+
+if TYPE_CHECKING:
+    from shadowgraph.live.program import Program
+
+__all__ = ["Execs", "left_to_others"]
+
+# Where several controllers are asked, one after the other answers: those of recorders first.
+_ORDER = [*RECORDER_SLOTS, *(slot for slot in range(layout.USERS) if slot not in RECORDER_SLOTS)]
+_MOST_NAMES = 5
+
+
+class Execs:
+    """The execs of one target. ``enter`` puts its users on a program that stands at its entry.
+
+    ``ended`` is told of a process that has ended on the way there, and its wait status.
+    """
+
+    def __init__(
+        self, enter: Callable[[int, Program], None], ended: Callable[[int, int], None], notes: Callable[[], list[str]]
+    ) -> None:
+        self._enter = enter
+        self._ended = ended
+        self._notes = notes
+        self._pending = PendingExecs()
+        self._from: dict[int, Program] = {}  # by pid
+        self._left_to_others = set[int]()
+        self._is_closed = False
+        self._silent: dict[str, set[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def concerns(self, pid: int) -> bool:
+        """Whether a thread of this process is about to execute, and is ours."""
+        return self._pending.concerns(pid)
+
+    def answer(self, program: Program, event: Any, slots: list[int]) -> bool:
+        """Do what a thread waits for that is about to execute; False if others have to do something first."""
+        first = next((slot for slot in _ORDER if event["waits"][slot]), None)
+        if first not in slots:
+            return False
+        pid, tid = _who_asks(event, program)
+        try:
+            if int(event["kind"]) == layout.EVENT_EXEC_FAILED:
+                self._left_to_others.discard(pid)
+                self._from.pop(pid, None)
+                self._pending.let_go(tid)
+            elif event["followed_by"]:
+                self._left_to_others.add(pid)
+            elif not self._is_closed:
+                refuse_confined(pid)
+                refuse_rights(pid, event["arguments"])
+                self._pending.expect(tid, pid)
+                self._from[pid] = program
+                event["followed_by"] = os.getpid()
+        except ptrace.TraceeEnded as ended:
+            self._ended(pid, ended.status)
+        except (ShadowgraphError, OSError) as error:
+            self._note(f"not followed: {error}")  # it has ended, or may not be traced: it is let go
+        return True
+
+    def follow(self) -> None:
+        """Enter the programs of processes that have executed."""
+        for pid, status in self._pending.come():
+            program = self._from.pop(pid, None)
+            if not os.WIFSTOPPED(status):
+                self._ended(pid, status)
+            elif program is not None:
+                self._follow(pid, program)
+
+    def _follow(self, pid: int, program: Program) -> None:
+        try:
+            vet_process(pid)
+            with ptrace.dying_with_us(pid):
+                launch.run_to_entry(pid)
+            self._enter(pid, program)
+        except Exception as error:
+            status = launch.end_behind(error, pid)
+            if status is not None:
+                self._ended(pid, status)
+                return
+            ptrace.detach(pid)
+            text = str(error) if isinstance(error, ShadowgraphError | OSError) else f"internal error: {error!r}"
+            self._note(f"not followed: {text}")
+        else:
+            ptrace.detach(pid)
+
+    def close(self) -> None:
+        """Follow nobody any more."""
+        self._is_closed = True
+        self._pending.let_all_go()
+        for pid in sorted(self._left_to_others):
+            self._note(left_to_others(pid))
+
+    def is_left_to_others(self, pid: int) -> bool:
+        """Whether another controller has gone along with a process."""
+        return pid in self._left_to_others
+
+    def silent(self, functions: str, program: str) -> None:
+        """A user has none of its functions in a program that was executed."""
+        self._silent.setdefault(functions, set()).add(os.path.basename(program))
+
+    @property
+    def remarks(self) -> list[str]:
+        """Who has found nothing in which programs."""
+        return [
+            f"{functions}: no such function is in {_enumerated(programs)}, which was executed"
+            for functions, programs in self._silent.items()
+        ]
+
+    def _note(self, text: str) -> None:
+        notes = self._notes()
+        notes.extend([text] if text not in notes else [])
+
+
+def left_to_others(pid: int) -> str:
+    """What there is to say of a process that another controller has gone along with."""
+    return f"process {pid} has executed another program, which another controller follows"
+
+
+def _enumerated(names: set[str]) -> str:
+    shown = sorted(names)[:_MOST_NAMES]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _who_asks(event: Any, program: Program) -> tuple[int, int]:
+    """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""
+    pid, tid = int(event["pid"]), int(event["tid"])
+    registry = program.hooking.registry
+    assert registry is not None
+    real = find_process(pid, registry.arena.inode)
+    return (pid, tid) if real is None or real == pid else (real, find_thread(real, tid) or tid)

@@ -1,0 +1,192 @@
+"""One executed program of a target: what is hooked in it, and the users that are on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.registry import Registry
+from shadowgraph.errors import ShadowgraphError, StartError, UsageError
+from shadowgraph.live.chosen_before import Found
+from shadowgraph.live.exchanging import Switch, enrol, make_room
+from shadowgraph.live.following import Bell, asked
+from shadowgraph.live.handlers import Ops
+from shadowgraph.live.hooking import Hooking
+from shadowgraph.live.recorder import Recorder
+from shadowgraph.live.user import Owner, Place, User
+from shadowgraph.ops.processes import alone_with, runs, sharers, shares
+from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
+from shadowgraph.ops.selection import Selection
+
+__all__ = ["Program"]
+
+
+class Program:
+    """One executed program: the process that was entered, and those that have forked from it.
+
+    ``parts`` has for each user of the target who stands for it here: itself in the program that it was registered in.
+    """
+
+    def __init__(
+        self,
+        hooking: Hooking,
+        owner: Owner,
+        answer: Callable[[Program, Any, list[int]], bool],
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """``answer`` answers events about execs for users in these slots, ``post`` has something done in the worker."""
+        self.hooking = hooking
+        self.parts: dict[User, User] = {}
+        self._owner = owner
+        self._answer_exec = answer
+        self._post = post
+        self.is_left = False  # by all its processes, as far as is known
+        self._bell: Bell | None = None
+        self._is_looking = False
+
+    @property
+    def pid(self) -> int:
+        """The process that was entered."""
+        return self.hooking.pid
+
+    def find(self, part: User, selection: Selection, *, must: bool = True) -> Found:
+        """The functions that a user wants, hooked. UsageError if there are none and there ``must`` be."""
+        in_use = any(other.has_place for other in self.parts.values())
+        return part.fitted(self.hooking.find(selection, in_use=in_use, must=must))
+
+    def add(self, user: User, part: User, found: Found) -> None:
+        """Put on its functions who stands for a user."""
+        registry = self.hooking.registry
+        assert registry is not None
+        if isinstance(part, Recorder):
+            self._prepare(part, found)
+        if isinstance(part, Ops):
+            self.hooking.bring_in(part)
+        try:
+            slot = enrol(registry, part, found, execs=self._goes_along(part))
+        except BaseException:
+            if isinstance(part, Recorder):
+                part.give_back()
+            if isinstance(part, Ops):
+                self.hooking.unload(part)  # nobody has been given its handlers
+            raise
+        part.registered(Place(self._owner, registry, slot, found.labels))
+        self.parts[user] = part
+        self._listen(part, found)
+
+    def exchange(self, part: User, found: Found, selection: Selection) -> None:
+        """Let a user go over to other functions."""
+        if part.place.registry is not self.hooking.registry:
+            raise StartError(f"process {self.pid} has executed another program; register {part.name} on that anew")
+        make_room(part, found)
+        with part.changing:
+            switch = Switch.of(part, found, selection.text, execs=self._goes_along(part))
+            readings = self.hooking.exchange(switch)
+            part.exchanged(found.labels, readings)
+        self._listen(part, found)
+
+    def remove(self, user: User) -> User:
+        """Take off who stands for a user, and return it."""
+        part = self.parts.pop(user)
+        place = part.place
+        with place.registry.locked():
+            if not place.is_ended:
+                place.registry.arm(place.slot, on=False)
+            part.give_up()
+            if not isinstance(part, Recorder):
+                place.registry.remove(place.slot)
+        if isinstance(part, Ops):
+            self.hooking.take_out(part, place)
+        if isinstance(part, Recorder):
+            end_recorder(part.agent, place.slot)
+            part.finish(ended=not runs(self.pid))
+        return part
+
+    def look_whether_left(self) -> bool:
+        """Whether no process is in it any more; if so, nothing is to be heard of it."""
+        registry = self.hooking.registry
+        if registry is None or self.is_left:
+            return self.is_left
+        inode = registry.arena.inode
+        self.is_left = not shares(self.pid, inode) and not sharers(inode, 0)
+        if self.is_left:
+            self.close()
+        return self.is_left
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+
+    # --- what the agent asks ---
+
+    def _goes_along(self, part: User) -> bool:
+        return self.hooking.follow and part.goes_along
+
+    def _listen(self, part: User, found: Found) -> None:
+        """Hear of libraries that are loaded from now on, and of programs that are executed."""
+        registry = self.hooking.registry
+        follows = (found.follows and self.hooking.can_follow) or self._goes_along(part)
+        if not follows or registry is None:
+            return
+        if self._bell is not None and self._bell.registry is not registry:
+            self.close()
+        if self._bell is None:
+            self._bell = Bell(registry, os.getpid(), self._look_later)
+
+    def _look_later(self) -> None:
+        """The agent has rung."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._post(self.look)
+
+    def look(self) -> None:
+        """See to libraries that threads have loaded and programs that they are about to execute, and let them go on."""
+        self._is_looking = False
+        if self._bell is None:
+            return
+        registry = self._bell.registry
+        followers = [one for one in self.parts.values() if one.has_place and one.place.registry is registry]
+        slots = [part.place.slot for part in followers]
+        for event in asked(registry, slots):
+            if int(event["kind"]) != layout.EVENT_LOADED:
+                if not self._answer_exec(self, event, slots):
+                    continue  # it is others' turn
+            elif int(event["pid"]) == self.pid:
+                for part in followers:
+                    self._follow(part)
+            self._answer(registry, event, slots)
+
+    def _answer(self, registry: Registry, event: Any, slots: list[int]) -> None:
+        for slot in slots:
+            registry.arena.answer(event, slot)
+
+    def _follow(self, part: User) -> None:
+        notes = self.hooking.notes
+        selection, said = part.selection, len(notes)
+        try:
+            with alone_with(self.pid):
+                self.hooking.renew_loaded()
+                found = self.find(part, selection)
+                del notes[said:]  # what is not there any more, or not yet, has been said
+                if not found.labels.keys() <= part.place.labels.keys():
+                    self.exchange(part, found, selection)
+        except UsageError:
+            pass  # nothing of it is there
+        except (ShadowgraphError, OSError) as error:
+            note = f"{selection.text}: what was loaded is not followed: {error}"
+            notes.extend([note] if note not in notes else [])
+
+    def _prepare(self, user: Recorder, found: Found) -> None:
+        """Give a recorder a place with buffers of its own."""
+        agent = self.hooking.agent
+        assert agent is not None and found.chosen is not None
+        slot = claim_place(agent, user.settings).slot
+        try:
+            user.prepare(agent, slot, self.pid, found.chosen)
+        except BaseException:
+            give_back_recorder_slot(agent, slot)
+            raise
