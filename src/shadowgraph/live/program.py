@@ -16,9 +16,12 @@ from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.user import Owner, Place, User
-from shadowgraph.ops.processes import alone_with, runs, sharers, shares
+from shadowgraph.ops.present import hooked_in
+from shadowgraph.ops.processes import alone_with, find_process, runs, sharers, shares
 from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
 from shadowgraph.ops.selection import Selection
+from shadowgraph.target.memory import Memory
+from shadowgraph.target.modules import Module, read_modules
 
 __all__ = ["Program"]
 
@@ -158,11 +161,44 @@ class Program:
             elif int(event["pid"]) == self.pid:
                 for part in followers:
                     self._follow(part)
+            else:
+                self._say_what_is_unseen(registry, int(event["pid"]), followers)
             self._answer(registry, event, slots)
 
     def _answer(self, registry: Registry, event: Any, slots: list[int]) -> None:
         for slot in slots:
             registry.arena.answer(event, slot)
+
+    def _say_what_is_unseen(self, registry: Registry, number: int, followers: list[User]) -> None:
+        """A forked child has loaded something: its code is its own by now, and nobody hooks it."""
+        pid = find_process(number, registry.arena.inode)
+        if pid is None or pid == self.pid:
+            return
+        try:
+            memory = Memory(pid)
+            try:
+                for module in read_modules(pid):
+                    wanting = [part for part in followers if self._wants(part, module)]
+                    if wanting and not hooked_in(memory, module, registry):
+                        self._note(
+                            f"{', '.join(part.selection.text for part in wanting)}: a child of process {self.pid} has "
+                            f"loaded {module.name} after it was forked; calls there are not seen"
+                        )
+            finally:
+                memory.close()
+        except (ShadowgraphError, OSError):
+            pass  # it has ended
+
+    def _wants(self, part: User, module: Module) -> bool:
+        selection = part.selection
+        if not selection.touches(module.name):
+            return False
+        names = self.hooking.known_modules.get(module).name_index
+        return bool(names.wanted(selection.of_libraries(), module.name, default=False).any())
+
+    def _note(self, note: str) -> None:
+        notes = self.hooking.notes
+        notes.extend([note] if note not in notes else [])
 
     def _follow(self, part: User) -> None:
         notes = self.hooking.notes
@@ -177,8 +213,7 @@ class Program:
         except UsageError:
             pass  # nothing of it is there
         except (ShadowgraphError, OSError) as error:
-            note = f"{selection.text}: what was loaded is not followed: {error}"
-            notes.extend([note] if note not in notes else [])
+            self._note(f"{selection.text}: what was loaded is not followed: {error}")
 
     def _prepare(self, user: Recorder, found: Found) -> None:
         """Give a recorder a place with buffers of its own."""
