@@ -53,15 +53,20 @@ class Recording:
     """`record --pid` of the leaf, beside this controller's users: on as long as the context is."""
 
     def __init__(self, pid: int, target: live.Target, folder: Path) -> None:
-        self._target = target
+        self._target, self._folder = target, folder
         command = [*SHADOWGRAPH, "record", "--quiet", "--force", "--output", str(folder / "trace.sgt")]
         command += ["--function", _LEAF, "--on-full", "block", "--pid", str(pid)]
         self._command = command
 
+    def _recorders(self) -> int:
+        return sum(user["kind"] == "recorder" and user["state"] == "on" for user in self._target.users)
+
     def __enter__(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        before = self._recorders()
         self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True, env=_ENVIRONMENT)
         deadline = time.monotonic() + _START_SECONDS
-        while not any(user["kind"] == "recorder" and user["state"] == "on" for user in self._target.users):
+        while self._recorders() == before:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the recording does not begin: {self._end()}")
             time.sleep(0.01)

@@ -35,8 +35,8 @@ int no_exit(struct sg_call *call) { (void)call; return 0; }
 void on_exit(struct sg_call *call) { (void)call; }
 """
 
-# ns that one user alone may add to a call; the slowest of eight may cost eight times as much.
-COUNTER_NS, HANDLER_NS = 4.0, 12.0
+# ns that a user may add to a call, alone or beside one of its kind; the slowest of eight may cost eight times as much.
+COUNTER_NS, HANDLER_NS, RECORDER_NS = 4.0, 12.0, 6.0
 OFF_NS = 1.0  # a jump there and one back, beside the nop's place that they take
 
 
@@ -170,6 +170,11 @@ def say_recorder(bench: Bench) -> float:
             user.unregister()
             more = {"more_ns": cost.traced - alone.traced}
             say(f"a recorder and 1 {kind.name}", cost.figures | more)
+        for number in (2, 3, 4):
+            on.enter_context(Recording(bench.served.pid, bench.target, Path(folder) / str(number)))
+            before, cost = alone if number == 2 else cost, bench.cost()
+            more = {"more_ns": cost.traced - before.traced}
+            say(f"{number} recorders", cost.figures | more, target={"more_ns": RECORDER_NS})
     return alone.traced - alone.floor
 
 
