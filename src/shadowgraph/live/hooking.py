@@ -124,40 +124,61 @@ class Hooking:
         self._hooks.append((hooks, numbers, self.agent.arena.addresses[numbers].copy()))
 
     def _hook_held(self, selection: Selection, *, must: bool) -> Chosen:
-        """Hook what is not hooked yet of a program that stands at its entry."""
+        """Hook what is not hooked yet of a program that stands at its entry.
+
+        All that takes time is done while its thread is not borrowed: should we be killed then, it begins as without us.
+        """
         memory = Memory(self.pid)
         try:
-            with self._guard(), lifted(self.pid), RemoteThread(self.pid, memory) as thread:
-
-                def resolve(address: int) -> int:
-                    return self._resolved.get(address) or self._resolved.setdefault(address, thread.call(address))
-
-                chosen = choose(memory, resolve, selection, self.known_modules, follow=self.follow)
-                if must:
-                    self._refuse_nothing(selection, chosen)
-                if self.agent is None:
-                    settings = complete(_without_rings(), chosen, self.known_modules, selection)
-                    settings = replace(settings, ask_when_loaded=0)
+            chosen = self._choose_held(memory, selection)
+            if must:
+                self._refuse_nothing(selection, chosen)
+            if self.agent is None:
+                settings = complete(_without_rings(), chosen, self.known_modules, selection)
+                settings = replace(settings, ask_when_loaded=0)
+                with self._held(memory) as thread:
                     self.use(inject(thread, settings, *chosen.caller))
-                    assert self.agent is not None
-                    tell_runtimes(memory, chosen.modules, self.known_modules, self.agent)
-                assert self.registry is not None
-                known, numbers = self.registry.known(), LiveNumbers(self.registry)
-                refused: dict[Reason, int] = {}
-                for choice in chosen.choices.values():
-                    request = request_hooks(choice, Capture(), numbers, refused, known)
-                    if request is None:
-                        continue
-                    request = replace(request, recorder=None)
-                    plan, bias = choice.known.plan(request.rows), choice.known.bias(choice.module)
-                    hooks = hook(thread, choice.module, bias, plan, request, self.agent)
-                    self._note_hooks(hooks)
-                    for row in hooks.refused:
-                        choice.numbers.pop(row, None)
+                assert self.agent is not None
+                tell_runtimes(memory, chosen.modules, self.known_modules, self.agent)
+            assert self.registry is not None
+            known, numbers = self.registry.known(), LiveNumbers(self.registry)
+            refused: dict[Reason, int] = {}
+            planned = []
+            for choice in chosen.choices.values():
+                request = request_hooks(choice, Capture(), numbers, refused, known)
+                if request is not None:
+                    planned.append((choice, replace(request, recorder=None), choice.known.plan(request.rows)))
+            if planned:
+                with self._held(memory) as thread:
+                    for choice, request, plan in planned:
+                        hooks = hook(thread, choice.module, choice.known.bias(choice.module), plan, request, self.agent)
+                        self._note_hooks(hooks)
+                        for row in hooks.refused:
+                            choice.numbers.pop(row, None)
             self._note(place_in_use(selection, chosen, refused))
             return chosen
         finally:
             memory.close()
+
+    def _choose_held(self, memory: Memory, selection: Selection) -> Chosen:
+        """What is wanted. Which functions indirect ones stand for is found out by calling them."""
+        asked: dict[int, int] = {}
+
+        def known_or_asked(address: int) -> int:
+            return self._resolved.get(address) or asked.setdefault(address, 0)
+
+        chosen = choose(memory, known_or_asked, selection, self.known_modules, follow=self.follow)
+        if not asked:
+            return chosen
+        with self._held(memory) as thread:
+            self._resolved.update({address: thread.call(address) for address in asked})
+        return choose(memory, self._resolved.__getitem__, selection, self.known_modules, follow=self.follow)
+
+    @contextmanager
+    def _held(self, memory: Memory) -> Iterator[RemoteThread]:
+        """The thread of a program that stands at its entry, borrowed: it dies with us for as long."""
+        with self._guard(), lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+            yield thread
 
     def hook_running(self, selection: Selection, *, in_use: bool, must: bool = True) -> Chosen:
         """Hook what is not hooked yet of a process that runs, bringing in the agent if nobody has."""
@@ -311,7 +332,7 @@ class Hooking:
         memory = Memory(self.pid)
         try:
             if self.is_held:
-                with self._guard(), lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+                with self._held(memory) as thread:
                     yield thread
                 return
             mark = program_mark(self.pid)
