@@ -164,6 +164,18 @@ def test_of_two_controllers_one_goes_along_and_the_other_says_so(tmp_path: Path)
         assert running.end("") == ["OK"]
 
 
+def test_functions_that_execute_may_have_been_hooked_for_somebody_who_does_not_go_along() -> None:
+    with Running(executing("line", "3", "exec", "line", "5", "line")) as running:
+        with live.attach(running.pid) as one, live.attach(running.pid, follow=True) as two:
+            first = one.register(live.Counter(["libc.so.6!exec*"]))
+            second = two.register(live.Counter(["step"]))
+            running.say("")
+            running.say("")
+            assert second.counts() == {STEP: 8}
+            assert first.counts()["libc.so.6!execv"] == 1
+        assert running.end("") == ["OK"]
+
+
 def test_a_recording_is_the_one_that_goes_along(tmp_path: Path) -> None:
     with Running(executing("line", "3", "exec", "line", "5", "line")) as running:
         with live.attach(running.pid, follow=True) as target:

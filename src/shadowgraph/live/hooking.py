@@ -210,10 +210,20 @@ class Hooking:
                     if choice.module == hooks.module:
                         for row in hooks.refused:
                             choice.numbers.pop(row, None)
+            if self.follow:
+                self._see_execs(attachment.chosen)
             return attachment.chosen
         finally:
             judge.close()
             attachment.close()
+
+    def _see_execs(self, chosen: Chosen) -> None:
+        """Functions that execute programs may have been hooked by somebody who does not go along into them."""
+        assert self.registry is not None
+        with self.registry.locked():
+            for choice in chosen.choices.values():
+                flags = {number: layout.FLAG_EXEC for number, own in choice.present.items() if own & layout.FLAG_EXEC}
+                self.registry.add_flags(flags, choice.present_variants)
 
     def _refuse_nothing(self, selection: Selection, chosen: Chosen) -> None:
         """UsageError if no function that is wanted can be hooked; nothing has been changed then."""
