@@ -23,7 +23,8 @@ from shadowgraph.ops.entering import enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.processes import alone_if_free, alone_with, end_told, runs
+from shadowgraph.ops.pending_execs import PendingExecs
+from shadowgraph.ops.processes import alone_if_free, alone_with, end_told
 from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
 from shadowgraph.ops.result import Result, end_of
@@ -77,7 +78,7 @@ class Recording:
         self.traced: set[int] = set()
         self._programs: set[str] = set()
         self.captured = 0
-        self._execs: dict[int, int] = {}
+        self._execs = PendingExecs()
         self._left_to_others = set[int]()  # processes whose next program another recorder follows
         self._gone: dict[int, int] = {}  # wait status by pid, of those that we have waited for
         self._pulse = threading.Event()
@@ -294,7 +295,7 @@ class Recording:
             time.sleep(0.001)
 
     def _collect_main(self, pid: int) -> None:
-        if self._status is not None or self._attached or pid in self._execs.values():
+        if self._status is not None or self._attached or self._execs.concerns(pid):
             return
         try:
             got, status = os.waitpid(pid, os.WNOHANG)
@@ -311,7 +312,7 @@ class Recording:
         self._collect_main(self.main_pid)  # what is known to have ended has a status
         for image in list(self.images):
             for pid in list(image.drain.pids):
-                if pid not in self._execs.values() and image.is_left_to_others(pid):
+                if not self._execs.concerns(pid) and image.is_left_to_others(pid):
                     image.drain.finish_process(pid, self._now())
                 elif pid in {**self._gone, **ended} or (image.drain.has_ended(pid) and not self._exits.watches(pid)):
                     status = self._gone.get(pid, self._exits.statuses.get(pid))
@@ -333,14 +334,13 @@ class Recording:
                     refuse_confined(pid)
                 if kind == layout.EVENT_EXEC and not event["followed_by"]:
                     refuse_rights(pid, event["arguments"])
-                    ptrace.seize(tid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
-                    self._execs[tid] = pid
+                    self._execs.expect(tid, pid)
                     event["followed_by"] = os.getpid()
                 elif kind == layout.EVENT_EXEC:
                     self._left_to_others.add(pid)
                 elif kind == layout.EVENT_EXEC_FAILED:
                     self._left_to_others.discard(pid)
-                    self._let_go(tid)
+                    self._execs.let_go(tid)
                 elif kind == layout.EVENT_LOADED and not self._hook_loaded(image, pid, tid):
                     continue  # others change its hooks at this moment: it waits
             except ptrace.TraceeEnded as ended:
@@ -349,13 +349,6 @@ class Recording:
             except (ShadowgraphError, OSError) as error:
                 self._note(f"not followed: {error}")  # it has ended, or may not be traced: it is let go
             image.answer(event)
-
-    def _let_go(self, tid: int) -> None:
-        """An exec has failed: stop being the tracer."""
-        if self._execs.pop(tid, None) is None:
-            return
-        ptrace.stop(tid)
-        ptrace.detach(tid)
 
     def _hook_loaded(self, image: EnteredImage, pid: int, tid: int) -> bool:
         """New modules are mapped, and nothing of them has run: hook them before the loader goes on, if we can now."""
@@ -374,42 +367,28 @@ class Recording:
         return True
 
     def _follow_execs(self) -> None:
-        """Enter the programs of processes that have exec'ed; pass on what else stops them."""
-        for tid, pid in list(self._execs.items()):
-            # An exec'ing thread takes over its process's pid.
-            for who in {tid, pid}:
-                try:
-                    got, status = os.waitpid(who, os.WNOHANG | 0x40000000)
-                except ChildProcessError:
-                    if not runs(pid):
-                        self._execs.pop(tid, None)
-                    continue
-                if got == who:
-                    self._after_stop(tid, who, status)
-                    break
+        """Enter the programs of processes that have exec'ed."""
+        for pid, status in self._execs.come():
+            if os.WIFSTOPPED(status):
+                self._follow_exec(pid)
+            else:
+                self._note_end(pid, status)
 
-    def _after_stop(self, tid: int, who: int, status: int) -> None:
-        if not os.WIFSTOPPED(status):
-            self._execs.pop(tid, None)
-            self._note_end(who, status)
-        elif ptrace.event_of(status) == ptrace.EVENT_EXEC:
-            self._execs.pop(tid, None)
-            for image in self.images:
-                if who in image.drain.pids:
-                    image.drain.finish_process(who, self._now())
-            try:
-                self._enter(who)
-            except Exception as error:
-                ended = launch.end_behind(error, who)
-                if ended is not None:
-                    self._note_end(who, ended)
-                elif isinstance(error, ShadowgraphError | OSError):
-                    self._note(f"not followed: {error}")
-                    ptrace.detach(who)
-                else:
-                    raise
-        else:
-            ptrace.cont(who, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
+    def _follow_exec(self, pid: int) -> None:
+        for image in self.images:
+            if pid in image.drain.pids:
+                image.drain.finish_process(pid, self._now())
+        try:
+            self._enter(pid)
+        except Exception as error:
+            ended = launch.end_behind(error, pid)
+            if ended is not None:
+                self._note_end(pid, ended)
+            elif isinstance(error, ShadowgraphError | OSError):
+                self._note(f"not followed: {error}")
+                ptrace.detach(pid)
+            else:
+                raise
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -422,9 +401,7 @@ class Recording:
 
     def _leave(self) -> None:
         """Take the hooks out of what runs on."""
-        for tid in list(self._execs):
-            with suppress(ShadowgraphError, OSError):  # it has ended
-                self._let_go(tid)
+        self._execs.let_all_go()
         for image in self.images:
             left = image.leave()
             self._stood_still += left.stood_still
