@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import subprocess
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -70,6 +71,29 @@ def test_calls_are_counted_in_all_programs(words: list[str], calls: int, capfd: 
     assert {ops.functions_by_number[int(event["function"])] for event in events} == {STEP}
     assert (counter.missed, ops.missed, ops.dropped, odd.filtered) == (0, 0, 0, calls - odd.counts()[STEP])
     assert target.notes == []
+
+
+def test_results_may_be_read_by_other_threads_while_programs_come_and_go() -> None:
+    rounds, taken = 8, list[int]()
+    with live.launch(executing(*["2", "spawn", "3", "exec"] * rounds, "1"), follow=True) as target:
+        counter = target.register(live.Counter(["step"]))
+        histogram = target.register(live.Histogram(["step"]))
+        ops = target.register(handlers())
+        reader = threading.Thread(target=lambda: taken.extend(len(batch) for batch in ops.events()))
+        reader.start()
+        target.resume()
+        last = 0
+        while not target.has_ended():
+            now = sum(counter.counts().values())
+            assert now >= last
+            last = now
+            assert (counter.missed, histogram.missed, ops.dropped) == (0, 0, 0)
+            assert {row["state"] for row in target.users} == {"on"}
+        reader.join()
+    calls = 5 * rounds + 1
+    assert counter.counts() == {STEP: calls}
+    assert histogram.percentiles(STEP)["count"] == calls
+    assert sum(taken) + sum(len(batch) for batch in ops.events()) == calls
 
 
 def test_without_follow_the_first_program_alone_is_counted(capfd: pytest.CaptureFixture[str]) -> None:
