@@ -52,10 +52,10 @@ class Target:
         self._launched = pid is None
         self._closed = False
         self._reaped = 0.0
-        self._worker = Worker(self._idle, _LOOK_SECONDS)
         self._execs = Execs(self._enter, self._ended, lambda: self._hooking.notes)
         self._program = Program(self._make_hooking(pid or 0, follow), self, self._execs.answer, self._post)
         self._programs = [self._program]  # and others, that it or its children have executed
+        self._worker = Worker(self._idle, _LOOK_SECONDS)  # last: it looks at all of the above
         try:
             self.pid = self._hooking.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
             if pid is not None:
