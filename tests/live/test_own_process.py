@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import shadowgraph as sg
 from shadowgraph.ops.processes import runs
 from tests.support.elf_files import compile_text
 from tests.support.live import until
@@ -242,15 +243,78 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
     script = f"""
 import shadowgraph.errors
 with sg.attach_self() as target:
-    for attempt in (lambda: target.register(sg.Recorder({str(tmp_path / "t.sgt")!r})), target.wait,
-                    lambda: target.register(sg.Counter(["libown.so!own_stpe"]))):
+    for attempt in (target.wait, lambda: target.register(sg.Counter(["libown.so!own_stpe"])),
+                    lambda: target.register(sg.Recorder({str(tmp_path / "t.sgt")!r}, ["libown.so!own_stpe"])),
+                    lambda: target.register(sg.Recorder({str(tmp_path / "no" / "t.sgt")!r}, [STEP]))):
         try:
             attempt()
         except shadowgraph.errors.UsageError as error:
             print(str(error).partition("; ")[0].rpartition(": ")[2])
 """
     assert python(script) == [
-        "a process cannot record itself",
         "this process cannot wait for itself",
         "no function matches libown.so!own_stpe",
+        "no function matches libown.so!own_stpe",
+        f"there is no folder {tmp_path / 'no'}",
     ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_records_itself_with_all_of_its_threads_in_it(tmp_path: Path) -> None:
+    """With a buffer that is full all the time: threads wait for room, some of them with the interpreter's lock."""
+    script = f"""
+before, files = code(), sorted(os.listdir("/proc/self/fd"))
+holds_it = ctypes.PyDLL({str(library())!r}).many
+with sg.attach_self() as target:
+    recorder = target.register(sg.Recorder({str(tmp_path / "t.sgt")!r}, [STEP], buffer=1 << 19))
+    some = target.register(sg.Recorder({str(tmp_path / "some.sgt")!r}, [STEP], when="arg(0) < 10"))
+    threads = [threading.Thread(target=function, args=(100_000,)) for function in (holds_it, library.many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    recorder.pause()
+    library.many(5)
+    recorder.resume()
+    library.many(7)
+    recorder.unregister()
+    library.many(11)
+    print(recorder.missed, recorder.is_registered, some.is_registered, len(target.users))
+del target, recorder, some
+gc.collect()
+print(before.items() <= code().items(), status("TracerPid"), sorted(os.listdir("/proc/self/fd")) == files)
+for name in ("t", "some"):
+    trace = sg.open(f"{tmp_path!s}/{{name}}.sgt")
+    print(len(trace.calls), trace.counters)
+"""
+    assert python(script) == [
+        "0 False True 1",
+        "True 0 True",
+        "200007 {'missed': 0, 'dropped': 0, 'filtered': 0}",
+        f"{10 + 10 + 5 + 7 + 10} {{'missed': 0, 'dropped': 0, 'filtered': {200_023 - 42}}}",
+    ]
+
+
+def test_a_recording_of_the_own_process_is_whole_when_the_interpreter_ends(tmp_path: Path) -> None:
+    script = f"""
+target = sg.attach_self()
+recorder = target.register(sg.Recorder({str(tmp_path / "t.sgt")!r}, [STEP]))
+library.many(1000)
+"""
+    assert python(script) == []
+    with sg.open(tmp_path / "t.sgt") as trace:
+        assert len(trace.calls) == 1000
+
+
+def test_a_process_that_is_killed_while_it_records_itself_leaves_a_trace(tmp_path: Path) -> None:
+    script = f"""
+target = sg.attach_self()
+recorder = target.register(sg.Recorder({str(tmp_path / "t.sgt")!r}, [STEP]))
+library.many(1000)
+print(recorder.place.registry.user(recorder.place.slot)["controller_pid"], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    recorder = int(python(script, status=-9)[0])
+    until(lambda: not runs(recorder))
+    with sg.open(tmp_path / "t.sgt") as trace:
+        assert len(trace.calls) == 1000

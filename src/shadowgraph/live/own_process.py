@@ -33,7 +33,7 @@ from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.target import Target
-from shadowgraph.live.user import Readings, User
+from shadowgraph.live.user import Place, Readings, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.selection import Selection
 
@@ -60,6 +60,7 @@ class OwnProcess(Target):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._recordings: dict[Recorder, int] = {}  # by which process each is done
         self._channel, self._helper = _start_helper()
         _allow_tracing(self._helper)
         try:
@@ -74,17 +75,23 @@ class OwnProcess(Target):
     def register(self, user: Any) -> Any:
         """Put a user on its functions: from now on it sees their calls. Returns it."""
         self._only_here()
-        if isinstance(user, Recorder):  # threads that wait for room hold the lock that its own thread needs, the GIL
-            raise UsageError("a process cannot record itself; `shadowgraph record --pid` does that from outside")
+        if isinstance(user, Recorder):
+            self._record(user)
+            return user
         return super().register(user)
 
     def replace_functions(self, user: User, functions: Sequence[str]) -> None:
         """Exchange the functions of a user, for all of them at one moment."""
         self._only_here()
+        if isinstance(user, Recorder):
+            raise UsageError(f"{user.name}: is done by another process; register another one with these functions")
         super().replace_functions(user, functions)
 
     def unregister(self, user: User) -> None:
         """Take a user off; what it has counted stays readable."""
+        if isinstance(user, Recorder) and user in self._recordings:
+            self._only_here()
+            self._end_recording(user)
         if user in self._users:
             self._only_here()
             super().unregister(user)
@@ -98,11 +105,41 @@ class OwnProcess(Target):
         if self._closed or os.getpid() != self.pid:
             return
         try:
+            for user in list(self._recordings):
+                self._end_recording(user)
             super().close()
         finally:
             self._end_helper()
             self._hooking.agent = self._hooking.registry = None  # and with them the file of the shared memory
             atexit.unregister(self.close)
+
+    # --- recordings: by a process of their own, for threads that wait for room hold the lock of the interpreter ---
+
+    def _record(self, user: Recorder) -> None:
+        if self._closed:
+            raise UsageError("this target has been closed")
+        if user.is_registered:
+            raise UsageError(f"{user.name}: is registered already")
+        self.unregister(user)  # if somebody else has taken it off
+        options = {"functions": user.functions, "when": user.when, "on_full": user.on_full, "buffer": user.buffer}
+        options |= {"path": str(user.path.absolute()), "force": user.force, "name": user.name}
+        answer, file = self._ask_for_file("record", options=options)
+        if "recording" not in answer:
+            raise StartError(f"{user.name}: the recording has ended as soon as it had begun")
+        hooking = self._hooking
+        assert isinstance(hooking, _HookedByHelper)
+        hooking.adopt(answer, file)
+        registry = hooking.registry
+        assert registry is not None
+        user.done_outside(Place(self, registry, int(answer["slot"]), {}))
+        self._recordings[user] = int(answer["recording"])
+
+    def _end_recording(self, user: Recorder) -> None:
+        recording = self._recordings.pop(user)
+        user.give_up()
+        said = self._ask("end_recording", recording=recording)
+        user.has_written(said["losses"])
+        self._hooking.notes += [note for note in said["notes"] if note not in self._hooking.notes]
 
     def _only_here(self) -> None:
         if os.getpid() != self.pid:
@@ -149,6 +186,11 @@ class _HookedByHelper(Hooking):
     def find(self, selection: Selection, *, in_use: bool, must: bool = True) -> Found:
         """The functions of a selection, hooked."""
         answer, file = self._ask("hook", functions=[rule.text for rule in selection.rules])
+        self.adopt(answer, file)
+        return Found(None, {int(number): label for number, label in answer["labels"]}, set(answer["callers"]))
+
+    def adopt(self, answer: dict[str, Any], file: int | None) -> None:
+        """The process has the agent that the helper tells of, if it has not had it before."""
         try:
             if self.agent is None or self.agent.arena.inode != answer["inode"]:
                 module = find_agent(self.pid)
@@ -160,7 +202,6 @@ class _HookedByHelper(Hooking):
             if file is not None:
                 os.close(file)
         self.notes += [note for note in answer["notes"] if note not in self.notes]
-        return Found(None, {int(number): label for number, label in answer["labels"]}, set(answer["callers"]))
 
     def use(self, agent: Agent) -> None:
         """The process has this agent."""

@@ -69,7 +69,8 @@ class Recorder(User):
         self.on_full = on_full
         segment = Settings.segment_size
         self.settings = Settings(policy=_POLICIES[on_full], segments=buffer // segment)
-        self._force = force
+        self.buffer = buffer
+        self.force = force
         self._ids = FunctionIds()
         self._told: set[int] = set()
         self._writing = threading.Lock()  # to the spool
@@ -89,20 +90,27 @@ class Recorder(User):
             layout.USER_RECORDER, self.name, self.selection.text, at_exit=True, is_timed=True, is_simple=True
         )
 
-    # --- from its registration on ---
-
-    def prepare(self, agent: Agent, slot: int, pid: int, chosen: Chosen) -> None:
-        """Make the trace, and be ready to drain; called before the user is registered in a slot that is its own."""
+    def metadata(self, pid: int, executable: str) -> dict[str, Any]:
+        """What is told in the trace of a process and of how it is recorded."""
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             arguments = [os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0")]
-        metadata: dict[str, Any] = {
-            "program": chosen.executable.path,
-            "executable": chosen.executable.path,
+        return {
+            "program": executable,
+            "executable": executable,
             "arguments": arguments,
             "directory": os.readlink(f"/proc/{pid}/cwd"),
             "on_full": self.on_full,
         }
-        self._trace = NewTrace(self.path, metadata, force=self._force)
+
+    def has_written(self, losses: dict[str, int]) -> None:
+        """The trace has been written, with so many calls missed and filtered."""
+        self._losses |= losses
+
+    # --- from its registration on ---
+
+    def prepare(self, agent: Agent, slot: int, pid: int, chosen: Chosen) -> None:
+        """Make the trace, and be ready to drain; called before the user is registered in a slot that is its own."""
+        self._trace = NewTrace(self.path, self.metadata(pid, chosen.executable.path), force=self.force)
         self._trace.keep()
         self._spool = spool = SpoolWriter(self._trace.folder / SPOOL)
         self._stop.clear()
@@ -152,6 +160,10 @@ class Recorder(User):
         self._thread = threading.Thread(target=self._run, name="shadowgraph recorder", daemon=True)
         self._thread.start()
 
+    def done_outside(self, place: Place) -> None:
+        """Another process records for it (:mod:`shadowgraph.live.outside`), and has this place."""
+        super().registered(place)
+
     def _run(self) -> None:
         drain, spool = self._drain, self._spool
         assert drain is not None
@@ -200,4 +212,4 @@ class Recorder(User):
         from shadowgraph.trace.convert import convert
 
         written = convert(trace.folder)
-        self._losses |= {name: int(written[name]) for name in ("missed", "filtered")}
+        self.has_written({name: int(written[name]) for name in ("missed", "filtered")})

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.live.channel import Channel, Ended
+from shadowgraph.live.outside import Outside
 
 __all__ = ["main"]
 
@@ -60,6 +61,7 @@ class _Service:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._target: Any = None
+        self._recordings: dict[int, tuple[Outside, Any]] = {}  # with the agent as it found it
 
     def _opened(self) -> Any:
         from shadowgraph.live.starting import attach
@@ -112,6 +114,29 @@ class _Service:
         user = SimpleNamespace(loaded=SimpleNamespace(**fields))
         target._worker.do(lambda: target._hooking.unload(user))
         return {}, None
+
+    def record(self, options: dict[str, Any]) -> _Answer:
+        """Begin to record; by which process, in which slot, and the memory that the agent shares."""
+        from shadowgraph.ops.joining import join
+        from shadowgraph.target.memory import Memory
+
+        recording = Outside(self._pid, options)
+        if "begun" not in recording.begun:
+            return recording.begun, None
+        memory = Memory(self._pid)
+        try:
+            agent = join(self._pid, memory)
+        finally:
+            memory.close()
+        self._recordings[recording.pid] = recording, agent
+        if agent is None or not recording.begun["begun"]:  # it has been taken off already
+            return self.end_recording(recording.pid)
+        answer = {"recording": recording.pid, "slot": recording.begun["begun"][0], "notes": []}
+        return {**answer, "inode": agent.arena.inode, "zones": agent.zones}, agent.arena.file
+
+    def end_recording(self, recording: int) -> _Answer:
+        """End it, with the trace written; what it has lost."""
+        return self._recordings.pop(recording)[0].end(), None
 
     def leave(self) -> _Answer:
         """Take all hooks out if nobody uses them any more."""

@@ -22,6 +22,7 @@ class Worker:
     def __init__(self, idle: Callable[[], None], pause: float) -> None:
         self._idle = idle
         self.pause = pause
+        self._has_complained = False
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="shadowgraph", daemon=True)
         self._thread.start()
@@ -43,12 +44,22 @@ class Worker:
         self._jobs.put(None)
         self._thread.join()
 
+    def _look(self) -> None:
+        """Whatever goes wrong in between: who waits for a job waits for this thread. It is said once."""
+        try:
+            self._idle()
+        except Exception as error:
+            if not self._has_complained:
+                self._has_complained = True
+                told = (type(error), error, error.__traceback__, self._thread)
+                threading.excepthook(threading.ExceptHookArgs(told))
+
     def _run(self) -> None:
         while True:
             try:
                 entry = self._jobs.get(timeout=self.pause)
             except queue.Empty:
-                self._idle()
+                self._look()
                 continue
             if entry is None:
                 return

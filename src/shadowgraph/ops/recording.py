@@ -149,7 +149,7 @@ class Recording:
         attachment = prepare(pid, *chosen, follow=self.follow, joined=joined)
         try:
             refuse_agent(self.selection, pid)
-            if not attachment.wanted and not self.selection.names_modules():
+            if not attachment.wanted and not self._may_come():
                 path = attachment.chosen.executable.path
                 raise nothing_hooked(self.selection, self.known_modules, path, attachment.refused)
             process = attachment.carry_out(judge)
@@ -223,7 +223,7 @@ class Recording:
             refuse_agent(self.selection, pid)
         what = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
         process = enter(pid, *what, follow=self.follow, guard=guard)
-        if first and process.hooked == 0 and not self.selection.names_modules():
+        if first and process.hooked == 0 and not self._may_come():
             raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
         self._add(process)
         process.began = read_ticks()  # all that took a while, and nothing has been called in it
@@ -389,6 +389,9 @@ class Recording:
                 ptrace.detach(pid)
             else:
                 raise
+
+    def _may_come(self) -> bool:
+        return self.selection.waits_for(os.path.basename(module.path) for module in self.known_modules.all())
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
