@@ -16,12 +16,10 @@ from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.user import Owner, Place, User
-from shadowgraph.ops.present import hooked_in
 from shadowgraph.ops.processes import alone_with, find_process, runs, sharers, shares
 from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
 from shadowgraph.ops.selection import Selection
-from shadowgraph.target.memory import Memory
-from shadowgraph.target.modules import Module, read_modules
+from shadowgraph.ops.unseen import unseen_in_child
 
 __all__ = ["Program"]
 
@@ -174,27 +172,9 @@ class Program:
         pid = find_process(number, registry.arena.inode)
         if pid is None or pid == self.pid:
             return
-        try:
-            memory = Memory(pid)
-            try:
-                for module in read_modules(pid):
-                    wanting = [part for part in followers if self._wants(part, module)]
-                    if wanting and not hooked_in(memory, module, registry):
-                        self._note(
-                            f"{', '.join(part.selection.text for part in wanting)}: a child of process {self.pid} has "
-                            f"loaded {module.name} after it was forked; calls there are not seen"
-                        )
-            finally:
-                memory.close()
-        except (ShadowgraphError, OSError):
-            pass  # it has ended
-
-    def _wants(self, part: User, module: Module) -> bool:
-        selection = part.selection
-        if not selection.touches(module.name):
-            return False
-        names = self.hooking.known_modules.get(module).name_index
-        return bool(names.wanted(selection.of_libraries(), module.name, default=False).any())
+        for part in followers:
+            for problem in unseen_in_child(pid, self.pid, part.selection, self.hooking.known_modules, registry):
+                self._note(f"{part.selection.text}: {problem}")
 
     def _note(self, note: str) -> None:
         notes = self.hooking.notes

@@ -8,13 +8,11 @@ import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.inject import Settings
 from shadowgraph.agent.registry import UserRow
 from shadowgraph.ops.predicates import Predicate, compile_predicate
-from shadowgraph.ops.selection import Selection
 from shadowgraph.trace.ticks import ticks_per_second
 
-__all__ = ["Condition", "conditions_of"]
+__all__ = ["Condition"]
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,3 @@ class Condition:
             return {"entry_predicate": at}
         pool[at + size : at + size + len(leave)] = np.frombuffer(leave, np.uint8)
         return {"entry_predicate": at, "exit_predicate": at + size}
-
-
-def conditions_of(selection: Selection, settings: Settings) -> Selection:
-    """The selection with what settings cut off as a condition: an agent that others have started has other settings."""
-    parts = [f"({selection.when})"] if selection.when is not None else []
-    if settings.depth_limit:
-        parts.append(f"depth < {settings.depth_limit}")
-    if settings.minimal_ticks:
-        parts.append(f"duration >= {round(settings.minimal_ticks / ticks_per_second() * 1e9)}ns")
-    return replace(selection, when=" and ".join(parts) or None)

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shadowgraph.agent import layout
+from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
+from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving, has_users
 from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
 from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off
+from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.unseen import unseen_in_child
 
 __all__ = ["EnteredImage"]
 
@@ -78,6 +82,12 @@ class EnteredImage:
     def answer(self, event: Any) -> None:
         """Let the thread behind an event go on, as far as we are concerned."""
         self.drain.arena.answer(event, self.process.slot)
+
+    def unseen_in_child(self, pid: int, selection: Selection, known_modules: KnownModules) -> list[str]:
+        """What a forked child has loaded by itself, whose calls are wanted and not seen, in sentences."""
+        agent = self.process.agent
+        registry = Registry(agent.arena, agent.zones)
+        return unseen_in_child(pid, self.process.pid, selection, known_modules, registry)
 
     def who_asks(self, event: Any) -> tuple[int, int]:
         """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""

@@ -341,6 +341,9 @@ class Recording:
                 elif kind == layout.EVENT_EXEC_FAILED:
                     self._left_to_others.discard(pid)
                     self._execs.let_go(tid)
+                elif kind == layout.EVENT_LOADED and pid != image.process.pid:
+                    for problem in image.unseen_in_child(pid, self.selection, self.known_modules):
+                        self._note(problem)
                 elif kind == layout.EVENT_LOADED and not self._hook_loaded(image, pid, tid):
                     continue  # others change its hooks at this moment: it waits
             except ptrace.TraceeEnded as ended:
