@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
 from tests.support.live import SHADOWGRAPH, result, send, started, wait_for_users
-from tests.support.manners import program, run
+from tests.support.manners import program, run, usual_environment
 from tests.support.terminal import CATCHING, CTRL_C, OnTerminal
 
 HANDLER = "int on_entry(struct sg_call *call) { return 0; }"
@@ -32,6 +34,17 @@ def test_the_exit_status_of_a_command_is_passed_on() -> None:
         ended = run([*SHADOWGRAPH, "count", "-f", "libc.so*!malloc", "--json", "--", "sh", "-c", script])
         assert ended.status == status
         assert json.loads(ended.output)["end"] == "exit"
+
+
+@pytest.mark.parametrize(("program", "status"), [(["sh", "-c", "exit 7"], 7), (["yes"], 128 + signal.SIGPIPE)])
+def test_the_status_is_the_same_when_nobody_reads_what_is_counted(program: list[str], status: int) -> None:
+    read, write = os.pipe()
+    command = [*SHADOWGRAPH, "count", "-f", "libc.so*!malloc", "--", *program]
+    counting = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, env=usual_environment())
+    os.close(write)
+    os.close(read)
+    _, errors = counting.communicate(timeout=120)
+    assert (counting.returncode, b"Traceback" in errors) == (status, False)
 
 
 def test_json_has_all_that_the_table_has() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import shadowgraph as sg
 from tests.support.build import scratch_folder
 from tests.support.live import SHADOWGRAPH, started, until
 from tests.support.terminal import CATCHING, CTRL_C, OnTerminal
@@ -109,4 +111,21 @@ def test_of_what_the_program_has_started_and_left_behind_the_end_is_not_waited_f
     assert "shadowgraph: recording stopped after 3 s (--for); what the program has started runs on\n" in said
     assert command.wait(timeout=120) == 3
     assert answer(command, "still there") == "still there\n"
+    command.communicate()
+
+
+def test_a_program_that_is_about_to_execute_others_all_the_time_goes_on() -> None:
+    """Its children (vfork) ask to be followed, and it waits for them where it cannot be stopped."""
+    script = "trap 'stop=1' TERM; while [ -z $stop ]; do /bin/true; done; exit 11"
+    folder = Path(scratch_folder())
+    command = started(*record(folder, "sh", "-c", script, time="700ms"))
+    said = errors_until(command, "shadowgraph: trace in")
+    assert "keeps its hooks" not in said
+    program = manifest_in(folder)
+    pid = int(sg.open(folder / "limited.sgt").processes["pid"][0].as_py())
+    assert program["end"]["reason"] != "exited"
+    before = Path(f"/proc/{pid}/stat").read_text().split()[10]  # page faults of its children: it starts more of them
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[10] != before)
+    os.kill(pid, signal.SIGTERM)
+    assert command.wait(timeout=120) == 11
     command.communicate()

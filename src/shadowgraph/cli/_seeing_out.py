@@ -6,6 +6,8 @@ import os
 import select
 from collections.abc import Callable
 
+from shadowgraph.target.stopping import let_go_of_late
+
 __all__ = ["see_out"]
 
 _LOOK_SECONDS = 0.1  # until a signal that tells us to leave is noticed
@@ -23,6 +25,7 @@ def see_out(pid: int, is_to_leave: Callable[[], bool]) -> int | None:
         return None  # somebody has asked for its status before
     try:
         while not is_to_leave():
+            let_go_of_late()
             if select.select([end], [], [], _LOOK_SECONDS)[0]:
                 return os.waitpid(pid, 0)[1]
     except ChildProcessError:

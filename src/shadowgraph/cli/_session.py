@@ -188,6 +188,11 @@ class Session:
                 self.target.close()
         finally:
             self._restore()
+        if self.ending == "exit" and self._pid is None:
+            from shadowgraph.view.terminal import NobodyListens
+
+            if kind is not None and issubclass(kind, NobodyListens):
+                raise SystemExit(self.status)  # as ever, whoever reads along
 
     def register(self, user: _User) -> _User:
         """Put a user on the process."""
@@ -248,7 +253,7 @@ class Session:
         if missed:
             from shadowgraph.view.units import count_of
 
-            said.append(f"{count_of(missed, 'call')} could not be served and are missing from these numbers")
+            said.append(f"{count_of(missed, 'call')} could not be served, missing from these numbers")
         if self.ending == "detached":
             said.append("this user was taken off by somebody else (shadowgraph detach)")
         if self._pid is None and self.ending not in ("", "exit"):

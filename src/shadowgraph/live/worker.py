@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from shadowgraph.target.stopping import let_go_of_late
+
 __all__ = ["Worker"]
 
 _Result = TypeVar("_Result")
@@ -46,6 +48,7 @@ class Worker:
 
     def _look(self) -> None:
         """Whatever goes wrong in between: who waits for a job waits for this thread. It is said once."""
+        let_go_of_late()
         try:
             self._idle()
         except Exception as error:

@@ -14,7 +14,7 @@ from shadowgraph.ops.drain import Drain
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving, has_users
 from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
-from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off
+from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off, stop_answering
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.unseen import unseen_in_child
 
@@ -82,6 +82,10 @@ class EnteredImage:
     def answer(self, event: Any) -> None:
         """Let the thread behind an event go on, as far as we are concerned."""
         self.drain.arena.answer(event, self.process.slot)
+
+    def answer_no_more(self) -> None:
+        """Let all threads go on that wait for us."""
+        stop_answering(self.process.agent, self.process.slot)
 
     def unseen_in_child(self, pid: int, selection: Selection, known_modules: KnownModules) -> list[str]:
         """What a forked child has loaded by itself, whose calls are wanted and not seen, in sentences."""

@@ -25,6 +25,7 @@ __all__ = [
     "give_back_recorder_slot",
     "is_taken_off",
     "join_for_recording",
+    "stop_answering",
     "take_first_place",
     "take_recorder_slot",
 ]
@@ -62,6 +63,15 @@ def take_recorder_slot(agent: Agent, selection: Selection, slot: int, *, follow:
         row = condition.added_to(row, cells, at)
         registry.add(row.with_pool(at, condition.size), np.zeros(0, np.int64), slot=slot)
         registry.set_follows(slot, on=selection.names_modules(), execs=follow)
+
+
+def stop_answering(agent: Agent, slot: int) -> None:
+    """Our recorder is asked nothing any more, and what waits for its answer goes on."""
+    registry = Registry(agent.arena, agent.zones)
+    with registry.locked():
+        if _is_ours(registry, slot):
+            registry.set_follows(slot, on=False)
+            agent.arena.answer_all(slot)
 
 
 def end_recorder(agent: Agent, slot: int) -> None:

@@ -32,6 +32,7 @@ from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
 from shadowgraph.target.exits import ExitWatch
+from shadowgraph.target.stopping import let_go_of_late
 from shadowgraph.target.vet import vet_process
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
@@ -279,6 +280,7 @@ class Recording:
             any_ended = any(self._exits.ended.keys() & image.drain.pids for image in self.images)
             if now - looked > _LOOK_SECONDS or self._status is not None or any_ended:
                 looked = now
+                let_go_of_late()
                 self._collect_ended()
                 if self._attached and not (self._execs or self.images):
                     self._status = 0  # its own is its parent's business
@@ -407,6 +409,8 @@ class Recording:
 
     def _leave(self) -> None:
         """Take the hooks out of what runs on."""
+        for image in self.images:
+            image.answer_no_more()  # who waits for us with a parent that waits for it could not be stopped either
         self._execs.let_all_go()
         for image in self.images:
             left = image.leave()

@@ -9,6 +9,7 @@ tracer goes (kernel/ptrace.c: __ptrace_unlink).
 from __future__ import annotations
 
 import os
+import threading
 import time
 from types import TracebackType
 
@@ -16,7 +17,7 @@ from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
 from shadowgraph.target.remote import undisturbed
 
-__all__ = ["StoppedProcess", "is_alive", "stop_thread", "thread_state", "threads_of"]
+__all__ = ["StoppedProcess", "is_alive", "let_go_of_late", "stop_thread", "thread_state", "threads_of"]
 
 _WALL = 0x40000000
 _ENDS = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
@@ -75,6 +76,9 @@ class StoppedProcess:
 
     def _seize(self, tid: int) -> bool:
         """Become the tracer of a thread, which runs on; False if it has ended."""
+        if _late.pop((threading.get_ident(), tid), None) is not None:
+            self._seized.add(tid)  # it has been ours ever since
+            return True
         try:
             ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
         except StartError:
@@ -192,25 +196,38 @@ def _pass_on(tid: int, status: int) -> None:
         pass
 
 
+# Threads that would not stop, by the thread of ours that is their tracer and their number: their processes.
+_late: dict[tuple[int, int], int] = {}
+
+
 def _let_go_later(pid: int, tid: int) -> None:
     """Let go of a thread that would not stop: it stops when it leaves the kernel. We remain its tracer until then.
 
-    If that takes long it is left to our end: the kernel lets go of what we trace when we end.
+    If that takes long it is left to :func:`let_go_of_late`, or to our end: the kernel lets go of what we trace then.
     """
     for _ in range(20):
-        try:
-            got, status = os.waitpid(tid, _WALL | os.WNOHANG)
-        except ChildProcessError:
-            return
-        if got and not os.WIFSTOPPED(status):
-            return
-        if got:
-            number = os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0
-            ptrace.detach(tid, number)
-            return
-        if not is_alive(pid, tid):
+        if _has_been_let_go(pid, tid):
             return
         time.sleep(0.001)
+    _late[threading.get_ident(), tid] = pid
+
+
+def let_go_of_late() -> None:
+    """Let go of threads that would not stop and have stopped since. Whoever stops processes and lives on calls it."""
+    own = threading.get_ident()
+    for key, pid in list(_late.items()):
+        if key[0] == own and _has_been_let_go(pid, key[1]):
+            _late.pop(key, None)
+
+
+def _has_been_let_go(pid: int, tid: int) -> bool:
+    try:
+        got, status = os.waitpid(tid, _WALL | os.WNOHANG)
+    except ChildProcessError:
+        return True
+    if got and os.WIFSTOPPED(status):
+        ptrace.detach(tid, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
+    return bool(got) or not is_alive(pid, tid)
 
 
 def stop_thread(tid: int, seconds: float = _MOST_SECONDS, pid: int = 0) -> ptrace.Registers | None:

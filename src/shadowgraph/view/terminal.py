@@ -12,10 +12,14 @@ from typing import IO, Any, NoReturn
 
 from shadowgraph.errors import UsageError
 
-__all__ = ["Output", "progress_line"]
+__all__ = ["NobodyListens", "Output", "progress_line"]
 
 # What is done sooner needs no progress bar.
 _PATIENCE_SECONDS = 0.7
+
+
+class NobodyListens(SystemExit):
+    """Whoever read the standard output has closed it."""
 
 
 class Output:
@@ -63,7 +67,7 @@ class Output:
         """Nobody listens any more, or the disk is full: let the interpreter's last flush go nowhere."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
         if isinstance(error, BrokenPipeError):
-            raise SystemExit(0)
+            raise NobodyListens(0)
         where = "standard output" if self._path is None else self._path
         raise UsageError(f"{where} cannot be written to: {(error.strerror or str(error)).lower()}") from None
 
