@@ -9,6 +9,7 @@ import pytest
 
 from shadowgraph.cli._summary import summary_lines
 from shadowgraph.image import SENTENCES, Reason
+from shadowgraph.ops.refusals import Refusals, Refused
 from shadowgraph.ops.result import Result
 from tests.support.build import compile_files, scratch_folder
 from tests.support.manners import recorder, run
@@ -29,7 +30,9 @@ int main(int argc, char **argv)
 
 def lines(calls: int = 3, called: int = 2, hooked: int = 2, **reasons: int) -> list[str]:
     manifest = {"calls": calls, "called": called, "functions": hooked, "threads": 1, "processes": 1}
-    refused = {Reason[name]: count for name, count in reasons.items()}
+    refused = Refusals("/bin/app")
+    names = [name for name, count in reasons.items() for _ in range(count)]
+    refused.update(Refused("/bin/app", row, Reason[name], f"f{row}") for row, name in enumerate(names))
     return summary_lines(Path("a.sgt"), Result(0, False, hooked, refused, [], None), manifest)
 
 
@@ -62,11 +65,15 @@ def test_reasons_fit_the_number_of_functions() -> None:
     reason, other = "RETURNS_TWICE", "LOOKS_AT_RETURN_ADDRESS"
     sentence = SENTENCES[Reason[reason]]
     for counts, said in (
-        ({reason: 1}, f"1 function could not be hooked, because {sentence}"),
-        ({reason: 4}, f"4 functions could not be hooked, all for this reason: {sentence}"),
-        ({reason: 3, other: 2}, f"5 functions could not be hooked, 3 of them for this reason: {sentence}"),
+        ({reason: 1}, f"1 function could not be hooked, because {sentence}; it is f0"),
+        ({reason: 4}, f"4 functions could not be hooked, all for this reason: {sentence}; they are f0, f1, f2, f3"),
+        (
+            {other: 2, reason: 6},
+            f"8 functions could not be hooked, 6 of them for this reason: {sentence}; "
+            "they are f2, f3, f4, f5, f6 and 3 more",
+        ),
     ):
-        assert lines(**counts)[1] == said
+        assert lines(**counts)[1] == f"{said} (shadowgraph functions --refused /bin/app)"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +88,7 @@ def test_reasons_fit_the_number_of_functions() -> None:
 )
 def test_how_an_attached_program_has_ended_is_said(status: int | None, runs_on: bool, said: list[str]) -> None:
     manifest = {"calls": 1, "called": 1, "functions": 1, "threads": 1, "processes": 1}
-    result = Result(0, runs_on, 1, {}, [], None, attached=True, attached_status=status)
+    result = Result(0, runs_on, 1, Refusals(), [], None, attached=True, attached_status=status)
     shown = summary_lines(Path("a.sgt"), result, manifest)
     assert [line for line in shown if "ended" in line] == said
 

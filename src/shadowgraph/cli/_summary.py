@@ -16,7 +16,6 @@ __all__ = ["summary_lines"]
 
 def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> list[str]:
     """What was traced, what was not and why, and where it is."""
-    from shadowgraph.image import SENTENCES
     from shadowgraph.trace.spool_writer import STOPPED
     from shadowgraph.view.units import count_of
 
@@ -31,12 +30,8 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
     if result.hooked and not manifest["calls"] and not lost:
         library = f" (-m {shlex.quote(result.largest_library)})" if result.largest_library else ""
         lines.append(f"none of them was called: what ran may be a library{library}; --all traces every module")
-    refused = sum(result.refused.values())
-    if refused:
-        most = max(result.refused, key=lambda reason: result.refused[reason])
-        share = "all" if result.refused[most] == refused else f"{result.refused[most]:,} of them"
-        why = "because" if refused == 1 else f"{share} for this reason:"
-        lines.append(f"{count_of(refused, 'function')} could not be hooked, {why} {SENTENCES[most]}")
+    if result.refused:
+        lines.append(result.refused.sentence())
     lines += _how_it_ended(result)
     if result.stood_still:
         total, longest = 1e3 * sum(result.stood_still), 1e3 * max(result.stood_still)

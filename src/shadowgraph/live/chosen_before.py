@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.image import Reason
 from shadowgraph.live.numbers import wanted
 from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.entering import choose_again
@@ -81,7 +82,10 @@ class ChosenBefore:
             rows = np.fromiter(choice.flags, np.int64, len(choice.flags))
             if not len(rows):
                 continue
-            rows = rows[choice.known.plan(rows).hookable[rows]]
+            plan = choice.known.plan(rows)
+            for row in rows[~plan.hookable[rows] & (plan.reason[rows] != Reason.COLD_PART)].tolist():
+                choice.refused[row] = Reason(int(plan.reason[row]))
+            rows = rows[plan.hookable[rows]]
             numbers = self._numbers[path][rows] if path in self._numbers else np.zeros(len(rows), np.int64)
             if not numbers.all():
                 return None

@@ -32,7 +32,8 @@ from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unloa
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, runs
-from shadowgraph.ops.remarks import nothing_hooked, place_in_use, refuse_agent, unmatched
+from shadowgraph.ops.refusals import Refusals
+from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, refuse_place_in_use, unmatched
 from shadowgraph.ops.requests import request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.suggestions import near_modules
@@ -50,7 +51,8 @@ __all__ = ["Hooking"]
 class Hooking:
     """Hooks functions of a process. ``agent`` and ``registry`` are None until it has the agent.
 
-    ``is_held`` says whether it stands at its entry, stopped by us; ``notes`` are remarks for the user.
+    ``is_held`` says whether it stands at its entry, stopped by us; ``notes`` are remarks for the user;
+    ``refusals`` are functions that were wanted and cannot be hooked.
     """
 
     can_follow = True  # libraries that are loaded later
@@ -64,6 +66,7 @@ class Hooking:
         self.agent: Agent | None = None
         self.registry: Registry | None = None
         self.notes: list[str] = [] if before is None else before.notes
+        self.refusals: Refusals = Refusals() if before is None else before.refusals
         self._guard: Guard = nullcontext if before is None else partial(ptrace.dying_with_us, pid)
         self._mark = b""
         self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
@@ -80,6 +83,9 @@ class Hooking:
             return found
         known = self._before.get(self.pid, selection) if in_use else None
         if known is not None:
+            for choice in known.chosen.choices.values() if known.chosen is not None else ():
+                for row, reason in choice.refused.items():
+                    self.refusals.add(choice, row, reason)
             return known
         found = Found.of(self.hook_running(selection, in_use=in_use, must=must), selection)
         self._ask_when_loaded(found)
@@ -142,7 +148,7 @@ class Hooking:
                 tell_runtimes(memory, chosen.modules, self.known_modules, self.agent)
             assert self.registry is not None
             known, numbers = self.registry.known(), LiveNumbers(self.registry)
-            refused: dict[Reason, int] = {}
+            refused = Refusals(chosen.executable.path)
             planned = []
             for choice in chosen.choices.values():
                 request = request_hooks(choice, Capture(), numbers, refused, known)
@@ -153,9 +159,11 @@ class Hooking:
                     for choice, request, plan in planned:
                         hooks = hook(thread, choice.module, choice.known.bias(choice.module), plan, request, self.agent)
                         self._note_hooks(hooks)
-                        for row in hooks.refused:
-                            choice.numbers.pop(row, None)
-            self._note(place_in_use(selection, chosen, refused))
+                        for row, reason in hooks.refused.items():
+                            if choice.numbers.pop(row, None):
+                                refused.add(choice, row, reason)
+            refuse_place_in_use(selection, chosen, refused)
+            self._refused(refused, chosen)
             return chosen
         finally:
             memory.close()
@@ -200,7 +208,7 @@ class Hooking:
         try:
             if must:
                 self._refuse_nothing(selection, attachment.chosen)
-            self._note(place_in_use(selection, attachment.chosen, attachment.refused))
+            refuse_place_in_use(selection, attachment.chosen, attachment.refused)
             process = attachment.carry_out(judge)
             if self.agent is None:
                 self.use(process.agent)
@@ -212,10 +220,16 @@ class Hooking:
                             choice.numbers.pop(row, None)
             if self.follow:
                 self._see_execs(attachment.chosen)
+            self._refused(process.refused, attachment.chosen)
             return attachment.chosen
         finally:
             judge.close()
             attachment.close()
+
+    def _refused(self, refused: Refusals, chosen: Chosen) -> None:
+        """Note what of a choice has been refused, and what is hooked that may have been refused before."""
+        self.refusals.update(refused)
+        self.refusals.hooked(chosen.choices.values())
 
     def _see_execs(self, chosen: Chosen) -> None:
         """Functions that execute programs may have been hooked by somebody who does not go along into them."""
@@ -228,7 +242,7 @@ class Hooking:
     def _refuse_nothing(self, selection: Selection, chosen: Chosen) -> None:
         """UsageError if no function that is wanted can be hooked; nothing has been changed then."""
         refuse_agent(selection, self.pid)
-        refused: dict[Reason, int] = {}
+        refused = Refusals()
         wanted = 0
         for choice in chosen.choices.values():
             rows = np.array([row for row, flags in choice.flags.items() if not flags & layout.FLAG_SILENT], np.int64)
@@ -236,8 +250,8 @@ class Hooking:
                 continue
             plan = choice.known.plan(rows)
             wanted += int(plan.hookable[rows].sum())
-            for reason in plan.reason[rows[~plan.hookable[rows]]].tolist():
-                refused[Reason(reason)] = refused.get(Reason(reason), 0) + 1
+            for row in rows[~plan.hookable[rows]].tolist():
+                refused.add(choice, row, Reason(int(plan.reason[row])))
         if not wanted and self._may_come(selection, chosen):
             return
         if not wanted:

@@ -26,6 +26,7 @@ from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.inject import Agent, find_agent
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
+from shadowgraph.image import Reason
 from shadowgraph.live.channel import Channel, Ended, answer_of
 from shadowgraph.live.chosen_before import Found
 from shadowgraph.live.exchanging import Switch
@@ -35,6 +36,7 @@ from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.target import Target
 from shadowgraph.live.user import Place, Readings, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
+from shadowgraph.ops.refusals import Refused
 from shadowgraph.ops.selection import Selection
 
 __all__ = ["OwnProcess", "attach_self"]
@@ -187,6 +189,8 @@ class _HookedByHelper(Hooking):
         """The functions of a selection, hooked."""
         answer, file = self._ask("hook", functions=[rule.text for rule in selection.rules])
         self.adopt(answer, file)
+        refused = [Refused(path, row, Reason(reason), name) for path, row, reason, name in answer["refusals"]]
+        self.refusals.renew(answer["executable"], refused)
         return Found(None, {int(number): label for number, label in answer["labels"]}, set(answer["callers"]))
 
     def adopt(self, answer: dict[str, Any], file: int | None) -> None:

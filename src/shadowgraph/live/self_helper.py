@@ -88,6 +88,7 @@ class _Service:
         labels, callers = wanted(target._worker.do(lambda: hooking.hook_running(selection, in_use=False)))
         agent = hooking.agent
         answer = {"labels": list(labels.items()), "callers": sorted(callers), "notes": self._take_notes()}
+        answer |= {"refusals": hooking.refusals.named(), "executable": hooking.refusals.executable}
         return {**answer, "inode": agent.arena.inode, "zones": agent.zones}, agent.arena.file
 
     def exchange(self, **fields: Any) -> _Answer:

@@ -102,7 +102,9 @@ class Target:
     @property
     def notes(self) -> list[str]:
         """What there is to say besides, in sentences."""
-        return [*self._hooking.notes, *self._execs.remarks]
+        refusals = self._hooking.refusals
+        refused = [refusals.sentence()] if refusals else []
+        return [*refused, *self._hooking.notes, *self._execs.remarks]
 
     @property
     def users(self) -> list[dict[str, Any]]:

@@ -32,7 +32,6 @@ from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.rings import forget_recorders
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import ShadowgraphError, StartError
-from shadowgraph.image import Reason
 from shadowgraph.ops.borrowing import CALL_SECONDS, Judge, at_safe_place, borrowed, refuse_other_program
 from shadowgraph.ops.choices import Choice, Chosen, EnteredProcess
 from shadowgraph.ops.entering import (
@@ -46,6 +45,7 @@ from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave
 from shadowgraph.ops.present import join_functions
 from shadowgraph.ops.recorder_slot import Joined, take_first_place, take_recorder_slot
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
@@ -78,7 +78,7 @@ class Attachment:
     memory: Memory
     chosen: Chosen
     requests: list[tuple[Choice, Request]]
-    refused: dict[Reason, int]
+    refused: Refusals
     selection: Selection
     settings: Settings
     known_modules: KnownModules
@@ -226,7 +226,7 @@ class Attachment:
             place.fill_records(agent)
             jumps.append(Jumps(self.memory, place.hooks))
             moves.append(moves_into(place.hooks.thunks, jumps[-1].usable))
-            count_hooks(place.hooks, request, process)
+            count_hooks(place.hooks, choice, request, process)
         standing.move(moves)  # first: in the copies they are right in any case, should we be killed here
         for some in jumps:
             some.write()
@@ -336,7 +336,7 @@ def prepare(
             with borrowed(pid, memory, mark, stops) as thread:
                 found.update({address: thread.call(address) for address in asked})
             chosen = choose(memory, known_or_asked, selection, known_modules, follow=follow)
-        refused: dict[Reason, int] = {}
+        refused = Refusals(chosen.executable.path)
         known = Registry(agent.arena, agent.zones).known() if agent is not None else None
         requests = [
             (choice, replace(request, recorder=slot if recorded else None))

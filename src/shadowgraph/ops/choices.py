@@ -8,6 +8,7 @@ from shadowgraph.agent.hooks import Hooks
 from shadowgraph.agent.inject import Agent
 from shadowgraph.image import Reason
 from shadowgraph.ops.known_modules import KnownModule
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.target.modules import Module
 from shadowgraph.trace.ticks import read_ticks
 
@@ -18,9 +19,10 @@ __all__ = ["Choice", "Chosen", "EnteredProcess"]
 class Choice:
     """Rows of one module to be hooked, with flags; ``names`` overrides the table's names for some.
 
-    ``refused`` are rows that were wanted for tracing and are hooked for other reasons only. ``numbers`` are those of
-    the rows to be traced, once they have any. ``present`` are functions that others have hooked already, by number,
-    with the flags that are asked for here; ``present_variants`` and ``present_values`` (struct sg_values) go with them.
+    ``refused`` are rows that were wanted for tracing and are hooked for other reasons only, if at all. ``numbers`` are
+    those of the rows to be traced, once they have any. ``present`` are functions that others have hooked already, by
+    number, with the flags that are asked for here; ``present_variants`` and ``present_values`` (struct sg_values) go
+    with them.
     """
 
     module: Module
@@ -39,7 +41,7 @@ class Choice:
 class EnteredProcess:
     """A process with the agent in it, and our recorder in a ``slot``.
 
-    ``refused`` counts what was wanted and could not be hooked, by reason.
+    ``refused`` has what was wanted and could not be hooked.
 
     ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs. ``began`` is a tick
     before the first call that may be traced.
@@ -51,7 +53,7 @@ class EnteredProcess:
     slot: int = 0
     traced: set[int] = field(default_factory=set)
     hooks: list[Hooks] = field(default_factory=list)
-    refused: dict[Reason, int] = field(default_factory=dict)
+    refused: Refusals = field(default_factory=Refusals)
     began: int = field(default_factory=read_ticks)
 
     @property

@@ -22,6 +22,7 @@ from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
 from shadowgraph.ops.present import hooked_in, join_functions
 from shadowgraph.ops.recorder_slot import take_first_place
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import LibraryCalls, Selection
 from shadowgraph.ops.values import Capture
@@ -79,7 +80,7 @@ def enter(
             with guard(), RemoteThread(tid, memory) as thread:
                 asked = {address: thread.call(address) for address in asked}
             chosen = choose(memory, asked.__getitem__, selection, known_modules, follow=follow)
-        refused: dict[Reason, int] = {}
+        refused = Refusals(chosen.executable.path)
         planned = [_planned(choice, capture, ids, refused) for choice in chosen.choices.values()]
         settings = complete(settings, chosen, known_modules, selection)
         with guard(), lifted(tid), RemoteThread(tid, memory) as thread:
@@ -313,18 +314,18 @@ class _Planned:
         """Hook it."""
         module = self.choice.module
         hooks = hook(thread, module, self.choice.known.bias(module), self.plan, self.request, process.agent)
-        count_hooks(hooks, self.request, process)
+        count_hooks(hooks, self.choice, self.request, process)
 
 
 def _planned(
     choice: Choice,
     capture: Capture,
     ids: FunctionIds,
-    refused: dict[Reason, int],
+    refused: Refusals,
     known: Mapping[int, int] | None = None,
     recorder: int = 0,
 ) -> _Planned | None:
-    """The chosen rows of one module that can be hooked; counts what cannot be."""
+    """The chosen rows of one module that can be hooked; notes what cannot be."""
     request = request_hooks(choice, capture, ids, refused, known)
     if request is None:
         return None

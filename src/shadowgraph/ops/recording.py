@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.errors import ShadowgraphError
-from shadowgraph.image import Reason
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
@@ -26,6 +25,7 @@ from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import alone_if_free, alone_with, end_told
 from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
 from shadowgraph.ops.result import Result, end_of
 from shadowgraph.ops.selection import Selection
@@ -75,9 +75,8 @@ class Recording:
         self.numbering = Numbering()
         self.images: list[EnteredImage] = []
         self.notes: list[str] = []
-        self.refused: dict[Reason, int] = {}
+        self.refused = Refusals()
         self.traced: set[int] = set()
-        self._programs: set[str] = set()
         self.captured = 0
         self._execs = PendingExecs()
         self._left_to_others = set[int]()  # processes whose next program another recorder follows
@@ -242,10 +241,7 @@ class Recording:
         drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, self.settings.minimal_ticks)
         self.images.append(EnteredImage(process, drain))
         self.traced |= process.traced
-        if process.program not in self._programs:  # the same functions are refused each time
-            self._programs.add(process.program)
-            for reason, count in process.refused.items():
-                self.refused[reason] = self.refused.get(reason, 0) + count
+        self.refused.update(process.refused)
         self.captured += self.ids.append_new(self.spool)
 
     def _new_process(self, pid: int, parent: int, command: str, start: int) -> int:
@@ -365,6 +361,7 @@ class Recording:
             try:
                 what = (self.selection, self.capture, self.known_modules, self.ids)
                 hook_modules(tid, image.process, *what, partial(ptrace.dying_with_us, tid))
+                self.refused.update(image.process.refused)
                 self.traced |= image.process.traced
                 self.captured += self.ids.append_new(self.spool)
             finally:

@@ -12,12 +12,21 @@ from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.image.names import AGENT_SONAME
 from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.selection import Rule, Selection
 from shadowgraph.ops.suggestions import suggested
 from shadowgraph.ops.values import Capture
 from shadowgraph.target.modules import read_modules
 
-__all__ = ["is_runtime", "largest_library", "nothing_hooked", "place_in_use", "refuse_agent", "unmatched", "unused"]
+__all__ = [
+    "is_runtime",
+    "largest_library",
+    "nothing_hooked",
+    "refuse_agent",
+    "refuse_place_in_use",
+    "unmatched",
+    "unused",
+]
 
 # By which a user may mean the agent's two builds.
 _AGENT_NAMES = (AGENT_PATH.name, f"{AGENT_PATH.stem}-gs.so", AGENT_SONAME)
@@ -38,7 +47,7 @@ def refuse_agent(selection: Selection, pid: int) -> None:
 
 
 def nothing_hooked(
-    selection: Selection, known_modules: KnownModules, program: str, refused: dict[Reason, int]
+    selection: Selection, known_modules: KnownModules, program: str, refused: Refusals
 ) -> ShadowgraphError:
     """Why no function of a program is left to be hooked: a pattern that means nothing, or what cannot be."""
     wanted = [rule.text for rule in selection.rules if rule.include]
@@ -48,23 +57,19 @@ def nothing_hooked(
         where = [known for known in theirs if any(rule.wants_module(os.path.basename(known.path)) for rule in rules)]
         return UsageError(f"{program}: no function matches {', '.join(wanted)}{suggested(rules, where)}")
     which = f"that match {', '.join(wanted)}" if wanted else "chosen"
-    why = max(refused, key=lambda reason: refused[reason], default=None)
+    why = refused.foremost
     reason = SENTENCES[why] if why is not None else "none is left"
     return StartError(
         f"{program}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
     )
 
 
-def place_in_use(selection: Selection, chosen: Chosen, refused: dict[Reason, int]) -> list[str]:
-    """What there is to say of short functions that came too late; StartError if nothing else is wanted."""
-    count = refused.get(Reason.PLACE_IN_USE, 0)
-    if not count:
-        return []
-    sentence = SENTENCES[Reason.PLACE_IN_USE]
-    if not any(choice.numbers for choice in chosen.choices.values()):
+def refuse_place_in_use(selection: Selection, chosen: Chosen, refused: Refusals) -> None:
+    """StartError if nothing is wanted but short functions that came too late."""
+    if refused.reasons[Reason.PLACE_IN_USE] and not any(choice.numbers for choice in chosen.choices.values()):
+        sentence = SENTENCES[Reason.PLACE_IN_USE]
         texts = ", ".join(rule.text for rule in selection.rules)
         raise StartError(f"{chosen.executable.path}: the functions that match {texts} cannot be hooked now: {sentence}")
-    return [f"{count} of the functions cannot be hooked now: {sentence}"]
 
 
 def largest_library(known_modules: KnownModules, but: Container[str]) -> str:

@@ -12,6 +12,7 @@ from shadowgraph.agent.hooks import Hooks, Request
 from shadowgraph.image import Reason
 from shadowgraph.ops.choices import Choice, EnteredProcess
 from shadowgraph.ops.function_ids import Numbers
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.values import Capture, Signature, native_values, spool_row
 from shadowgraph.patch import ModulePlan
 
@@ -22,22 +23,22 @@ def request_hooks(
     choice: Choice,
     capture: Capture,
     ids: Numbers,
-    refused: dict[Reason, int],
+    refused: Refusals,
     known: Mapping[int, int] | None = None,
 ) -> Request | None:
-    """What to hook of one module, with numbers and flags; counts what cannot be. None if nothing is left.
+    """What to hook of one module, with numbers and flags; notes what cannot be. None if nothing is left.
 
     ``known`` has the numbers of functions that are hooked already, by the address of their jump.
     """
     wanted = np.fromiter(choice.flags, np.int64, len(choice.flags))
     plan = choice.known.plan(wanted)
     possible = plan.hookable[wanted]
-    for refusal in choice.refused.values():
-        refused[refusal] = refused.get(refusal, 0) + 1
+    for row, refusal in choice.refused.items():
+        refused.add(choice, row, refusal)
     for row in wanted[~possible].tolist():
         reason = Reason(int(plan.reason[row]))
         if not choice.flags[row] & layout.FLAG_SILENT and reason is not Reason.COLD_PART:  # that is no function
-            refused[reason] = refused.get(reason, 0) + 1
+            refused.add(choice, row, reason)
     rows = np.sort(plan.with_lenders(wanted[possible]))
     if not len(rows):
         return None
@@ -65,7 +66,7 @@ def _new_rows(
     plan: ModulePlan,
     known: Mapping[int, int],
     ids: Numbers,
-    refused: dict[Reason, int],
+    refused: Refusals,
 ) -> npt.NDArray[np.int64]:
     """The rows that are not hooked yet; notes the numbers of those that are, and what is asked of them besides."""
     bias, path = choice.known.bias(choice.module), choice.module.path
@@ -86,8 +87,8 @@ def _new_rows(
     is_known = np.array(numbers, np.int64) != 0
     # A short function's jump leads through bytes of a longer one, which are written together with that one's jump.
     stuck = ~is_known & np.isin(plan.lender[rows], rows[is_known])
-    if stuck.any():
-        refused[Reason.PLACE_IN_USE] = refused.get(Reason.PLACE_IN_USE, 0) + int(stuck.sum())
+    for row in rows[stuck].tolist():
+        refused.add(choice, row, Reason.PLACE_IN_USE)
     new: npt.NDArray[np.int64] = rows[~is_known & ~stuck]
     return new
 
@@ -100,10 +101,11 @@ def _capture_present(choice: Choice, capture: Capture, ids: Numbers) -> None:
     choice.present_values = {int(numbers[index]): items for index, items in values.items()}
 
 
-def count_hooks(hooks: Hooks, request: Request, process: EnteredProcess) -> None:
+def count_hooks(hooks: Hooks, choice: Choice, request: Request, process: EnteredProcess) -> None:
     """Note what has been hooked of a module, and what the running process has refused."""
-    for reason in hooks.refused.values():
-        process.refused[reason] = process.refused.get(reason, 0) + 1
+    for row, reason in hooks.refused.items():
+        if not choice.flags[row] & layout.FLAG_SILENT:
+            process.refused.add(choice, row, reason)
     traced = ((request.flags & layout.FLAG_SILENT) == 0) & ~np.isin(request.rows, list(hooks.refused))
     process.traced.update(request.ids[traced].tolist())
     process.hooks.append(hooks)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from shadowgraph.image import Reason
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.trace.spool_writer import SpoolWriter
 
 __all__ = ["Result", "end_of"]
@@ -28,7 +28,7 @@ class Result:
     status: int
     runs_on: bool
     hooked: int
-    refused: dict[Reason, int]
+    refused: Refusals
     notes: list[str]
     stopped: str | None
     stood_still: tuple[float, ...] = ()
