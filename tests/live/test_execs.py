@@ -218,16 +218,6 @@ def test_a_recording_is_the_one_that_goes_along(tmp_path: Path) -> None:
     assert len(sg.open(tmp_path / "run.sgt").calls) == 8
 
 
-def test_a_recorder_stays_behind_and_that_is_said(tmp_path: Path) -> None:
-    with live.launch(executing("3", "exec", "5"), follow=True) as target:
-        target.register(live.Recorder(tmp_path / "run.sgt", ["step"], name="trace"))
-        counter = target.register(live.Counter(["step"]))
-        assert target.wait() == 0
-    assert counter.counts() == {STEP: 8}
-    assert len(sg.open(tmp_path / "run.sgt").calls) == 3
-    assert len(target.notes) == 1 and "trace stays behind; `shadowgraph record` goes along" in target.notes[0]
-
-
 def test_a_program_that_cannot_be_entered_runs_on_and_that_is_said(tmp_path: Path) -> None:
     source, static = tmp_path / "ends.c", tmp_path / "ends"
     source.write_text('void _start(void) { __asm__("mov $60, %eax; mov $4, %edi; syscall"); }')

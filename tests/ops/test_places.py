@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shadowgraph.agent import layout
-from shadowgraph.ops.places import count_calls, has_holes
+from shadowgraph.ops.places import Renumbering, count_calls, has_holes
 
 FUNCTION = 0x1234
 VALUES = layout.ESCAPE_VALUES
@@ -62,3 +62,23 @@ def test_an_empty_segment_has_neither() -> None:
     words = np.zeros(0, np.uint64)
     assert not has_holes(words)
     assert count_calls(words) == 0
+
+
+@given(st.lists(st.one_of(plain, nobody, long, unwound, captured, hole), max_size=30), st.integers(1, 1 << 19))
+def test_calls_get_other_numbers_and_nothing_else_changes(items: list[Item], number: int) -> None:
+    data = b"".join(item.data for item in items)
+    words = np.frombuffer(bytearray(data), np.uint64)
+    numbers = {1: 2}
+    renumbering = Renumbering(numbers)
+    renumbering.apply(words)  # captured values may look like calls of function 1
+    assert words.tobytes() == data
+    numbers[FUNCTION] = number
+    renumbering.apply(words)
+    expected = b"".join(item.data[:-8] + with_number(item, number) for item in items)
+    assert words.tobytes() == expected
+
+
+def with_number(item: Item, number: int) -> bytes:
+    """The last word of an item once its function has another number."""
+    (word,) = struct.unpack("<Q", item.data[-8:])
+    return struct.pack("<Q", word - FUNCTION + number if item.calls else word)

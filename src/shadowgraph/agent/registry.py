@@ -63,6 +63,11 @@ class Registry:
         self._row = arena.registry
         self._users = arena.registry["users"]
 
+    @property
+    def tick_base(self) -> int:
+        """The tick from which the times of all users count."""
+        return int(self.arena.header["tick_base"])
+
     # --- one controller at a time ---
 
     @contextmanager
@@ -192,11 +197,6 @@ class Registry:
                 raise StartError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer")
             self._row["next_function"] = first + count
         return np.arange(first, first + count)
-
-    def skip_numbers(self, last: int) -> None:
-        """Give no function a number up to this one any more."""
-        with self.arena.locked():
-            self._row["next_function"] = max(int(self._row["next_function"]), last + 1)
 
     def give_cells(self, numbers: _Numbers) -> None:
         """Give a cell number to each of these functions that has none."""

@@ -84,6 +84,8 @@ class Execs:
         """Enter the programs of processes that have executed."""
         for pid, status in self._pending.come():
             program = self._from.pop(pid, None)
+            if program is not None:
+                program.left_by(pid)
             if not os.WIFSTOPPED(status):
                 self._ended(pid, status)
             elif program is not None:

@@ -68,6 +68,7 @@ class Hooking:
         self.notes: list[str] = [] if before is None else before.notes
         self.refusals: Refusals = Refusals() if before is None else before.refusals
         self._guard: Guard = nullcontext if before is None else partial(ptrace.dying_with_us, pid)
+        self._tick_base = 0 if before is None or before.registry is None else before.registry.tick_base
         self._mark = b""
         self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
         self._before = ChosenBefore(self.known_modules)
@@ -141,7 +142,7 @@ class Hooking:
                 self._refuse_nothing(selection, chosen)
             if self.agent is None:
                 settings = complete(_without_rings(), chosen, self.known_modules, selection)
-                settings = replace(settings, ask_when_loaded=0)
+                settings = replace(settings, ask_when_loaded=0, tick_base=self._tick_base)
                 with self._held(memory) as thread:
                     self.use(inject(thread, settings, *chosen.caller))
                 assert self.agent is not None

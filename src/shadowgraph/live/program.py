@@ -16,7 +16,7 @@ from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.user import Owner, Place, User
-from shadowgraph.ops.processes import alone_with, find_process, runs, sharers, shares
+from shadowgraph.ops.processes import alone_with, find_process, sharers, shares
 from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.unseen import unseen_in_child
@@ -66,7 +66,7 @@ class Program:
         if isinstance(part, Ops):
             self.hooking.bring_in(part)
         try:
-            slot = enrol(registry, part, found, execs=self._goes_along(part))
+            slot = enrol(registry, part, found, execs=self.hooking.follow)
         except BaseException:
             if isinstance(part, Recorder):
                 part.give_back()
@@ -83,7 +83,7 @@ class Program:
             raise StartError(f"process {self.pid} has executed another program; register {part.name} on that anew")
         make_room(part, found)
         with part.changing:
-            switch = Switch.of(part, found, selection.text, execs=self._goes_along(part))
+            switch = Switch.of(part, found, selection.text, execs=self.hooking.follow)
             readings = self.hooking.exchange(switch)
             part.exchanged(found.labels, readings)
         self._listen(part, found)
@@ -102,7 +102,7 @@ class Program:
             self.hooking.take_out(part, place)
         if isinstance(part, Recorder):
             end_recorder(part.agent, place.slot)
-            part.finish(ended=not runs(self.pid))
+            part.finish(ended=self.look_whether_left())
         return part
 
     def look_whether_left(self) -> bool:
@@ -122,15 +122,18 @@ class Program:
             self._bell.close()
             self._bell = None
 
-    # --- what the agent asks ---
+    def left_by(self, pid: int) -> None:
+        """A process of it has executed another program."""
+        for part in self.parts.values():
+            if part.has_place:
+                part.left_by(pid)
 
-    def _goes_along(self, part: User) -> bool:
-        return self.hooking.follow and part.goes_along
+    # --- what the agent asks ---
 
     def _listen(self, part: User, found: Found) -> None:
         """Hear of libraries that are loaded from now on, and of programs that are executed."""
         registry = self.hooking.registry
-        follows = (found.follows and self.hooking.can_follow) or self._goes_along(part)
+        follows = (found.follows and self.hooking.can_follow) or self.hooking.follow
         if not follows or registry is None:
             return
         if self._bell is not None and self._bell.registry is not registry:

@@ -15,17 +15,14 @@ from shadowgraph.agent.inject import Agent, Settings
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live.user import Numbers, Place, User
+from shadowgraph.live.written_trace import WrittenTrace
 from shadowgraph.ops.choices import Chosen
-from shadowgraph.ops.drain import Drain, Numbering, process_command
-from shadowgraph.ops.function_ids import FunctionIds
+from shadowgraph.ops.drain import Drain
+from shadowgraph.ops.function_ids import ArenaNumbers
 from shadowgraph.ops.leaving import Leaving
 from shadowgraph.ops.processes import sharers
 from shadowgraph.ops.recorder_slot import give_back_recorder_slot
-from shadowgraph.ops.result import end_of
 from shadowgraph.ops.selection import LibraryCalls, Selection
-from shadowgraph.trace.folder import SPOOL, NewTrace
-from shadowgraph.trace.spool_writer import SpoolWriter
-from shadowgraph.trace.ticks import clock_pair, read_ticks
 
 if TYPE_CHECKING:
     from shadowgraph.live.chosen_before import Found
@@ -45,8 +42,6 @@ class Recorder(User):
     Without ``functions``: all of the executable, and what it calls of the libraries. ``on_full``: ``block``, ``drop``
     or ``overwrite``, ``buffer``: bytes for records in transit, both as in `shadowgraph record`.
     """
-
-    goes_along = False  # a trace of several programs is made by ops/recording.py
 
     def __init__(
         self,
@@ -71,11 +66,12 @@ class Recorder(User):
         self.settings = Settings(policy=_POLICIES[on_full], segments=buffer // segment)
         self.buffer = buffer
         self.force = force
-        self._ids = FunctionIds()
-        self._told: set[int] = set()
-        self._writing = threading.Lock()  # to the spool
-        self._trace: NewTrace | None = None
-        self._spool: SpoolWriter | None = None
+        self._trace: WrittenTrace | None = None  # which it shares with those who stand for it in other programs
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self.slot = None
+        self._numbers: ArenaNumbers | None = None
         self._drain: Drain | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -105,58 +101,44 @@ class Recorder(User):
     def has_written(self, losses: dict[str, int]) -> None:
         """The trace has been written, with so many calls missed and filtered."""
         self._losses |= losses
+        self._losses_before = {}
 
     # --- from its registration on ---
 
     def prepare(self, agent: Agent, slot: int, pid: int, chosen: Chosen) -> None:
-        """Make the trace, and be ready to drain; called before the user is registered in a slot that is its own."""
-        self._trace = NewTrace(self.path, self.metadata(pid, chosen.executable.path), force=self.force)
-        self._trace.keep()
-        self._spool = spool = SpoolWriter(self._trace.folder / SPOOL)
+        """Be ready to drain; called before the user is registered in a slot that is its own."""
+        registry = Registry(agent.arena, agent.zones)
+        self.agent, self.slot = agent, slot
         self._stop.clear()
-        self._base = int(agent.arena.header["tick_base"])
-        numbering, command = Numbering(), process_command(pid)
-
-        def new_process(process: int, parent: int, start: int) -> int:
-            number, numbering.processes = numbering.processes, numbering.processes + 1
-            row = {"process": number, "pid": process, "parent": parent, "command": command, "start": start}
-            spool.append("processes", [row])
-            return number
-
-        spool.append("clock", clock_pair(self._base))
-        self._ids.join(agent)
-        self._tell_functions(spool, chosen)
-        self.slot = slot
-        self.agent = agent
-        self._drain = Drain(agent, slot, spool, numbering, self._base, new_process)
+        if self._trace is None:
+            metadata = self.metadata(pid, chosen.executable.path)
+            self._trace = WrittenTrace(self.path, metadata, registry.tick_base, force=self.force)
+        trace = self._trace
+        self._numbers = numbers = ArenaNumbers(trace.ids, registry)
+        with trace.writing:
+            trace.tell_functions(numbers, chosen)
+            begun = (trace.spool, trace.numbering, trace.tick_base, trace.new_process_of(pid))
+            self._drain = Drain(agent, slot, *begun, renumbered=numbers.renumbered)
 
     def give_back(self) -> None:
         """Give the place back that it has been prepared for."""
         if self.slot is not None:
             give_back_recorder_slot(self.agent, self.slot)
-
-    def _tell_functions(self, spool: SpoolWriter, chosen: Chosen) -> None:
-        """Tell the spool of functions that it has not heard of."""
-        for choice in chosen.choices.values():
-            table, path = choice.known.functions, choice.module.path
-            self._ids.module(path, choice.module.name)
-            for row, number in choice.numbers.items():
-                if number in self._told:
-                    continue
-                self._told.add(number)
-                name = choice.names.get(row) or table.name(row)
-                self._ids.adopt(number, path, int(table.start[row]), name, int(table.size[row]))
-        self._ids.append_new(spool)
+        if self._trace is not None and not self._trace.is_kept:
+            self._trace.undo()
+            self._trace = None
 
     def make_room(self, place: Place, found: Found) -> None:
         """Have the names of functions in the trace before there are calls of them."""
-        assert self._spool is not None and found.chosen is not None
-        with self._writing:
-            self._tell_functions(self._spool, found.chosen)
+        assert self._trace is not None and self._numbers is not None and found.chosen is not None
+        with self._trace.writing:
+            self._trace.tell_functions(self._numbers, found.chosen)
 
     def registered(self, place: Place) -> None:
         """It has a place: begin to drain."""
         super().registered(place)
+        if self._trace is not None:
+            self._trace.keep()
         self._thread = threading.Thread(target=self._run, name="shadowgraph recorder", daemon=True)
         self._thread.start()
 
@@ -165,25 +147,32 @@ class Recorder(User):
         super().registered(place)
 
     def _run(self) -> None:
-        drain, spool = self._drain, self._spool
+        drain, trace = self._drain, self._trace
         assert drain is not None
-        assert spool is not None
+        assert trace is not None
         looked = noted = time.monotonic()
         while not self._stop.is_set():
             drain.rings.beat()
             bell = int(drain.rings.row["bell"])
-            with self._writing:
+            with trace.writing:
                 taken, now = drain.take(), time.monotonic()
                 if now - looked > _LOOK_SECONDS:
                     looked = now
                     for pid in [pid for pid in drain.pids if drain.has_ended(pid)]:  # what they have not filled is free
-                        drain.finish_process(pid, read_ticks() - self._base)
+                        drain.finish_process(pid, trace.now())
                 if now - noted > _NOTE_SECONDS:  # if we are killed, the last note counts
                     noted = now
-                    spool.append("clock", clock_pair(self._base))
+                    trace.note_clock()
                     drain.append_open_calls()
             if not taken:
                 drain.rings.wait(_IDLE_SECONDS, bell)
+
+    def left_by(self, pid: int) -> None:
+        """A process has executed another program: what it had in flight here is open."""
+        drain, trace = self._drain, self._trace
+        if drain is not None and trace is not None:
+            with trace.writing:
+                drain.finish_process(pid, trace.now())
 
     # --- to its end ---
 
@@ -191,25 +180,27 @@ class Recorder(User):
         """There is nothing to be read but the trace."""
 
     def finish(self, *, ended: bool) -> None:
-        """No call reaches the user any more: take the last of it, give its place back, and write the tables."""
-        drain, spool, trace = self._drain, self._spool, self._trace
-        if drain is None or spool is None or trace is None:
+        """No call reaches it any more in this program: take the last of it, and give its place back."""
+        drain, trace = self._drain, self._trace
+        if drain is None or trace is None:
             return
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        if not ended:
-            Leaving(lambda: sharers(drain.arena.inode, 0), lambda _: True, drain.freeze).run()  # the hooks go later
-        drain.rings.stop()
-        drain.take()
-        spool.append("clock", clock_pair(self._base))
-        now = read_ticks() - self._base
-        drain.finish(now)
+        with trace.writing:
+            if not ended:
+                trace.leave_running()
+                Leaving(lambda: sharers(drain.arena.inode, 0), lambda _: True, drain.freeze).run()  # the hooks go later
+            drain.rings.stop()
+            drain.take()
+            trace.note_clock()
+            drain.finish(trace.now())
         give_back_recorder_slot(self.agent, drain.slot)
-        spool.append("end", end_of(spool, now, None, stopped=not ended))
-        spool.close()
-        self._drain = self._spool = self._trace = None
-        from shadowgraph.trace.convert import convert
+        self._drain = self._numbers = None
 
-        written = convert(trace.folder)
-        self.has_written({name: int(written[name]) for name in ("missed", "filtered")})
+    def taken_off(self) -> None:
+        """Write the tables of the trace."""
+        if self._trace is not None:
+            written = self._trace.write()
+            self._trace = None
+            self.has_written({name: int(written[name]) for name in ("missed", "filtered")})

@@ -347,6 +347,7 @@ class Target:
                 user.leave(part)
             if program.is_left and not program.parts:
                 self._programs.remove(program)
+        user.taken_off()
 
     # --- programs that are executed ---
 
@@ -360,8 +361,6 @@ class Target:
             if not part.has_place:
                 continue
             try:
-                if not user.goes_along:
-                    raise StartError(f"{user.name} stays behind; `shadowgraph record` goes along")
                 self._add_part(program, user, user.another())
             except ShadowgraphError as error:
                 problem = error

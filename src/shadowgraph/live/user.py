@@ -98,7 +98,6 @@ class User(ABC):
     """
 
     slot: int | None = None  # one that it must have
-    goes_along = True  # with a process that executes another program
 
     def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
         self.selection_of(functions)
@@ -139,6 +138,9 @@ class User(ABC):
     def moved(self) -> None:
         """The process that it was registered in has gone over to another program, and somebody stands for it there."""
         self._has_moved = True
+
+    def left_by(self, pid: int) -> None:  # noqa: B027 (for most there is nothing)
+        """A process has left the program that this one is in, for another one; nothing more comes of it here."""
 
     def leave(self, part: Self) -> None:
         """A program is over for us; the part that was there has given up its place."""
@@ -224,6 +226,9 @@ class User(ABC):
         """Take it off: when this returns, no entry and no exit reaches it, calls in flight included."""
         if self._place is not None:
             self._place.owner.unregister(self)
+
+    def taken_off(self) -> None:  # noqa: B027 (for most there is nothing)
+        """It has been taken off, in all programs that it was in."""
 
     def give_up(self) -> None:
         """Its place is being taken away."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from shadowgraph.ops.in_flight import (
     threads_in_flight,
 )
 from shadowgraph.ops.losses import Losses
-from shadowgraph.ops.places import count_calls, has_holes
+from shadowgraph.ops.places import Renumbering, count_calls, has_holes
 from shadowgraph.ops.processes import find_process, find_thread, shares, start_time
 from shadowgraph.ops.stopped import Stopped
 from shadowgraph.ops.thread_names import ThreadNames
@@ -74,7 +74,8 @@ class _Frozen:
 class Drain:
     """Takes full segments of a recorder's from an arena, in order for each thread, and gives them back zeroed.
 
-    ``shortest`` is the least duration of a call that is recorded, in ticks.
+    ``shortest`` is the least duration of a call that is recorded, in ticks. ``renumbered`` has the functions that have
+    another number in the trace than in the arena.
 
     ``pids`` are the processes seen in the arena so far that have not been finished. They are known by the numbers that
     they have for us, not by those that processes in PID namespaces of their own have for themselves.
@@ -89,6 +90,7 @@ class Drain:
         tick_base: int,
         new_process: Callable[[int, int, int], int],
         shortest: int = 0,
+        renumbered: Mapping[int, int] | None = None,
     ) -> None:
         self.arena = agent.arena
         self.slot = slot
@@ -111,6 +113,7 @@ class Drain:
         self._first_process = -1
         self._frozen: dict[int, _Frozen] = {}  # by pid
         self._shortest = shortest
+        self.renumbering = Renumbering(renumbered or {})
         self._stopped: Stopped | None = None
         self._names = ThreadNames(lambda number, name: self._tell([{"thread": number, "name": name}]))
 
@@ -160,7 +163,7 @@ class Drain:
                 now, number = read_ticks() - self._tick_base, self._threads[entry].number
                 if (now - call.start) & START_MASK >= self._shortest:  # what is shorter may yet be filtered
                     calls.setdefault(number, set()).add(call)
-                    rows.append(open_row(number, call, now))
+                    rows.append(self._open_row(number, call, now))
             self._spool.append("open", rows, self._processes[pid])
         self._stopped = Stopped(calls, self._frozen)
         self._spool.append("end", {"tick": read_ticks() - self._tick_base, "reason": self._spool.stopped})
@@ -173,6 +176,7 @@ class Drain:
         words = data.view(np.uint64)
         if not final and has_holes(words):
             return False
+        self.renumbering.apply(words)
         if used and not self._spool.append_records(thread.number, data.data, thread.process):
             thread.lost_here += count_calls(words)
             self._stop()
@@ -305,7 +309,8 @@ class Drain:
             self._put_right(entry)
         now = read_ticks() - self._tick_base
         in_flight = calls_in_flight(self.arena, entries, self.slot)
-        rows = [open_row(self._threads[at].number, call, now) for at, call in in_flight if call.start not in written]
+        in_flight = [(entry, call) for entry, call in in_flight if call.start not in written]
+        rows = [self._open_row(self._threads[entry].number, call, now) for entry, call in in_flight]
         take_off_recorder(self.arena, entries, self.slot)
         self._frozen[pid] = _Frozen(used, rows, now)
 
@@ -394,9 +399,13 @@ class Drain:
         else:
             now = read_ticks() - self._tick_base
             in_flight = calls_in_flight(self.arena, self._entries(pid), self.slot)
-            rows = [open_row(self._threads[entry].number, call, now) for entry, call in in_flight]
+            rows = [self._open_row(self._threads[entry].number, call, now) for entry, call in in_flight]
         if pid in self._processes:
             self._spool.append("open", rows, self._processes[pid])
+
+    def _open_row(self, thread: int, call: InFlight, now: int) -> dict[str, int]:
+        function = self.renumbering.numbers.get(call.function, call.function)
+        return open_row(thread, call._replace(function=function), now)
 
     def finish(self, ended: int) -> None:
         """Finish all processes, and note what threads without an entry of their own have lost."""

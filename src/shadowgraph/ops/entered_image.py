@@ -11,8 +11,10 @@ from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
+from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving, has_users
+from shadowgraph.ops.places import Renumbering
 from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
 from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off, stop_answering
 from shadowgraph.ops.selection import Selection
@@ -23,10 +25,14 @@ __all__ = ["EnteredImage"]
 
 @dataclass
 class EnteredImage:
-    """One executed program: the process that was entered, and those that forked from it."""
+    """One executed program: the process that was entered, and those that forked from it.
+
+    ``numbers`` are those of its functions, which others may have given.
+    """
 
     process: EnteredProcess
     drain: Drain
+    numbers: Numbers
     _began: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,6 +55,18 @@ class EnteredImage:
         self.drain.take()
         self.drain.finish(ended)
         give_back_recorder_slot(self.process.agent, self.process.slot)
+
+    def numbers_for_more(self) -> Numbers:
+        """Who gives numbers to functions that are hooked from now on: where others have come, that is the arena."""
+        registry = Registry(self.process.agent.arena, self.process.agent.zones)
+        if isinstance(self.numbers, FunctionIds) and not registry.is_alone(self.process.slot):
+            self.numbers = numbers = ArenaNumbers(self.numbers, registry)
+            self.drain.renumbering = Renumbering(numbers.renumbered)
+        return self.numbers
+
+    def traced(self) -> set[int]:
+        """The functions that are recorded, by their numbers in the trace."""
+        return {self.numbers.in_trace(number) for number in self.process.traced}
 
     def _has_others(self, pid: int) -> bool:
         return has_users(self.process.agent, pid, but=self.process.slot)

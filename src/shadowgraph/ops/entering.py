@@ -18,7 +18,7 @@ from shadowgraph.errors import StartError
 from shadowgraph.image import Reason
 from shadowgraph.image.runtimes import V8_RESOLVER
 from shadowgraph.ops.choices import Choice, Chosen, EnteredProcess
-from shadowgraph.ops.function_ids import FunctionIds
+from shadowgraph.ops.function_ids import FunctionIds, Numbers
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
 from shadowgraph.ops.present import hooked_in, join_functions
 from shadowgraph.ops.recorder_slot import take_first_place
@@ -320,7 +320,7 @@ class _Planned:
 def _planned(
     choice: Choice,
     capture: Capture,
-    ids: FunctionIds,
+    ids: Numbers,
     refused: Refusals,
     known: Mapping[int, int] | None = None,
     recorder: int = 0,
@@ -339,7 +339,7 @@ def hook_modules(
     selection: Selection,
     capture: Capture,
     known_modules: KnownModules,
-    ids: FunctionIds,
+    ids: Numbers,
     guard: Guard = nullcontext,
 ) -> None:
     """Hook what is wanted of modules that have been loaded since; their code has not run yet.
@@ -353,8 +353,6 @@ def hook_modules(
         planned: list[_Planned | None] = []
         choices: list[Choice] = []
         registry = Registry(process.agent.arena, process.agent.zones)
-        if not registry.is_alone(process.slot):
-            ids.share(process.agent)
         for module in read_modules(process.pid):
             hooks = known.get((module.path, module.base))
             if hooks is not None:

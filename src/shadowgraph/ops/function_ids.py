@@ -8,19 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError
 from shadowgraph.trace.spool_writer import SpoolWriter
 
-__all__ = ["FunctionIds", "Numbers"]
+__all__ = ["ArenaNumbers", "FunctionIds", "Numbers"]
 
 
 class Numbers(Protocol):
     """Who gives numbers to functions and modules, and keeps what captured values mean."""
 
     traced_modules: set[str]
-    new_values: list[dict[str, Any]]
+
+    @property
+    def new_values(self) -> list[dict[str, Any]]:
+        """What the captured values of functions mean, as far as the trace has not been told."""
+        ...
 
     def module(self, path: str, name: str) -> int:
         """The number of a module."""
@@ -30,8 +33,12 @@ class Numbers(Protocol):
         """The numbers of functions of a module that has one, by their image addresses; 1 or more."""
         ...
 
-    def adopt(self, number: int, path: str, address: int, name: str, size: int) -> None:
-        """A function has this number already, by others who have hooked it."""
+    def adopt(self, number: int, path: str, address: int, name: str, size: int) -> int:
+        """A function has this number already, by others who have hooked it; returns the one it has in the trace."""
+        ...
+
+    def in_trace(self, number: int) -> int:
+        """The number in the trace of a function that has this one in its process."""
         ...
 
 
@@ -40,7 +47,8 @@ class FunctionIds:
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, int], int] = {}
-        self._registry: Registry | None = None
+        self._taken: set[int] = set()
+        self._last = 0
         self.modules: dict[str, int] = {}
         self.traced_modules: set[str] = set()  # those of which any function is hooked for more than our own needs
         self.new_functions: list[tuple[int, str, int, int, int]] = []
@@ -56,43 +64,38 @@ class FunctionIds:
 
     def function(self, path: str, address: int, name: str, size: int) -> int:
         """The number of a function, 1 or more."""
-        key = (path, address)
-        known = self._ids.get(key)
-        if known is None:
-            known = self._take_number()
-            if known >= layout.FUNCTIONS:
-                raise StartError(
-                    f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer with -f or -m"
-                )
-            self._ids[key] = known
-            self.new_functions.append((known, name, self.modules[path], address, size))
-        return known
+        known = self._ids.get((path, address))
+        if known is not None:
+            return known
+        if self._last + 1 >= layout.FUNCTIONS:
+            raise StartError(
+                f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer with -f or -m"
+            )
+        return self._give(self._last + 1, path, address, name, size)
+
+    def _give(self, number: int, path: str, address: int, name: str, size: int) -> int:
+        self._ids[path, address] = number
+        self._taken.add(number)
+        self._last = max(self._last, number)
+        self.new_functions.append((number, name, self.modules[path], address, size))
+        return number
 
     def functions(self, path: str, addresses: list[int], names: list[str], sizes: list[int]) -> npt.NDArray[np.int64]:
         """The numbers of many of them."""
         rows = zip(addresses, names, sizes, strict=True)
         return np.array([self.function(path, address, name, size) for address, name, size in rows], np.int64)
 
-    def adopt(self, number: int, path: str, address: int, name: str, size: int) -> None:
-        """A function has this number already, by others who have hooked it."""
-        if self._ids.setdefault((path, address), number) == number:
-            self.new_functions.append((number, name, self.modules[path], address, size))
+    def adopt(self, number: int, path: str, address: int, name: str, size: int) -> int:
+        """A function has this number already in a process; returns the one it has here: the same, if that is free."""
+        known = self._ids.get((path, address))
+        if known is not None:
+            return known
+        free = number if number not in self._taken else self._last + 1
+        return self._give(free, path, address, name, size)
 
-    def join(self, agent: Agent) -> int:
-        """Take numbers where all users of a process do; the tick from which their time counts."""
-        self._registry = Registry(agent.arena, agent.zones)
-        return int(agent.arena.header["tick_base"])
-
-    def share(self, agent: Agent) -> None:
-        """From now on take numbers that are neither ours already, in whatever process, nor those of others here."""
-        registry = Registry(agent.arena, agent.zones)
-        registry.skip_numbers(max(self._ids.values(), default=0))
-        self._registry = registry
-
-    def _take_number(self) -> int:
-        if self._registry is not None:
-            return int(self._registry.number_functions(1)[0])
-        return len(self._ids) + 1
+    def in_trace(self, number: int) -> int:
+        """The number in the trace of a function that has this one in its process."""
+        return number
 
     def append_new(self, spool: SpoolWriter) -> int:
         """Tell the spool of what has got numbers since the last time; returns how many capture values."""
@@ -106,3 +109,43 @@ class FunctionIds:
         captured = len(self.new_values)
         self.new_modules, self.new_functions, self.new_values = [], [], []
         return captured
+
+
+class ArenaNumbers:
+    """Numbers of functions in an arena that others use as well, taken where all do, and what a trace calls these.
+
+    ``renumbered`` has those that are others in the trace: there a function has one number in all processes.
+    """
+
+    def __init__(self, ids: FunctionIds, registry: Registry) -> None:
+        self._ids = ids
+        self._registry = registry
+        self.renumbered: dict[int, int] = {}
+        self.traced_modules = ids.traced_modules
+
+    @property
+    def new_values(self) -> list[dict[str, Any]]:
+        """What captured values mean, for the trace."""
+        return self._ids.new_values
+
+    def module(self, path: str, name: str) -> int:
+        """The number of a module in the trace."""
+        return self._ids.module(path, name)
+
+    def functions(self, path: str, addresses: list[int], names: list[str], sizes: list[int]) -> npt.NDArray[np.int64]:
+        """The next numbers of the arena."""
+        numbers = self._registry.number_functions(len(addresses))
+        for number, address, name, size in zip(numbers.tolist(), addresses, names, sizes, strict=True):
+            self.adopt(number, path, address, name, size)
+        return numbers
+
+    def adopt(self, number: int, path: str, address: int, name: str, size: int) -> int:
+        """A function has this number in the arena; returns the one it has in the trace."""
+        known = self._ids.adopt(number, path, address, name, size)
+        if known != number:
+            self.renumbered[number] = known
+        return known
+
+    def in_trace(self, number: int) -> int:
+        """The number in the trace of a function that has this one in the arena."""
+        return self.renumbered.get(number, number)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
 
-__all__ = ["count_calls", "has_holes"]
+__all__ = ["Renumbering", "count_calls", "has_holes"]
 
 _FUNCTION_MASK = (1 << layout.FUNCTION_BITS) - 1
 
@@ -25,6 +27,31 @@ def count_calls(words: Words) -> int:
     functions = words[1::2] & np.uint64(_FUNCTION_MASK)
     calls = (functions != 0) & (functions < layout.ESCAPE_FIRST)
     return int((calls & ~_captured(words)).sum())
+
+
+class Renumbering:
+    """Other numbers for some functions than those that their records have; ``numbers`` may grow."""
+
+    def __init__(self, numbers: Mapping[int, int]) -> None:
+        self.numbers = numbers
+        self._table = np.zeros(0, np.uint64)
+        self._known = 0
+
+    def apply(self, words: Words) -> None:
+        """Give the calls at these places their other numbers."""
+        if not self.numbers:
+            return
+        if self._known != len(self.numbers):
+            rows = dict(self.numbers)
+            self._table = np.arange(max(rows) + 1, dtype=np.uint64)
+            self._table[list(rows)] = list(rows.values())
+            self._known = len(rows)
+        second = words[1::2]
+        functions = second & np.uint64(_FUNCTION_MASK)
+        concerned = functions < len(self._table)
+        if (functions == layout.ESCAPE_VALUES).any():
+            concerned &= ~_captured(words)
+        second[concerned] += self._table[functions[concerned]] - functions[concerned]
 
 
 def _captured(words: Words) -> npt.NDArray[np.bool_]:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
+from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
-from shadowgraph.ops.function_ids import FunctionIds
+from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import alone_if_free, alone_with, end_told
@@ -128,24 +129,26 @@ class Recording:
     def _attach(self, pid: int, judge: Judge) -> None:
         self.main_pid, self._attached = pid, True
         with end_told(pid):
+            numbers: Numbers = self.ids
             joined = join_for_recording(pid, self.settings)
             if joined is not None:
                 self._stood_still += joined.stops
-                self.tick_base = self.ids.join(joined.agent)
+                registry = Registry(joined.agent.arena, joined.agent.zones)
+                numbers, self.tick_base = ArenaNumbers(self.ids, registry), registry.tick_base
                 self.settings = replace(self.settings, tick_base=self.tick_base)
             self.spool.append("clock", clock_pair(self.tick_base))
             try:
-                process = self._attach_to(pid, judge, joined)
+                process = self._attach_to(pid, judge, joined, numbers)
             except BaseException:
                 if joined is not None:
                     give_back_recorder_slot(joined.agent, joined.slot)
                 raise
-        self._add(process)
+        self._add(process, numbers)
 
-    def _attach_to(self, pid: int, judge: Judge, joined: Joined | None) -> EnteredProcess:
+    def _attach_to(self, pid: int, judge: Judge, joined: Joined | None, numbers: Numbers) -> EnteredProcess:
         from shadowgraph.ops.attaching import prepare
 
-        chosen = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
+        chosen = (self.selection, self.capture, self.settings, self.known_modules, numbers)
         attachment = prepare(pid, *chosen, follow=self.follow, joined=joined)
         try:
             refuse_agent(self.selection, pid)
@@ -225,11 +228,11 @@ class Recording:
         process = enter(pid, *what, follow=self.follow, guard=guard)
         if first and process.hooked == 0 and not self._may_come():
             raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
-        self._add(process)
+        self._add(process, self.ids)
         process.began = read_ticks()  # all that took a while, and nothing has been called in it
         ptrace.detach(pid)
 
-    def _add(self, process: EnteredProcess) -> None:
+    def _add(self, process: EnteredProcess, numbers: Numbers) -> None:
         """Begin to drain what has been entered."""
         # Read now: when it is first heard of, it may have ended, or execute another program.
         command = process_command(process.pid)
@@ -238,9 +241,12 @@ class Recording:
             return self._new_process(pid, parent, command, start)
 
         place = (process.agent, process.slot)
-        drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, self.settings.minimal_ticks)
-        self.images.append(EnteredImage(process, drain))
-        self.traced |= process.traced
+        renumbered = numbers.renumbered if isinstance(numbers, ArenaNumbers) else None
+        shortest = self.settings.minimal_ticks
+        drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, shortest, renumbered)
+        image = EnteredImage(process, drain, numbers)
+        self.images.append(image)
+        self.traced |= image.traced()
         self.refused.update(process.refused)
         self.captured += self.ids.append_new(self.spool)
 
@@ -359,10 +365,10 @@ class Recording:
             ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
             ptrace.stop(tid)
             try:
-                what = (self.selection, self.capture, self.known_modules, self.ids)
+                what = (self.selection, self.capture, self.known_modules, image.numbers_for_more())
                 hook_modules(tid, image.process, *what, partial(ptrace.dying_with_us, tid))
                 self.refused.update(image.process.refused)
-                self.traced |= image.process.traced
+                self.traced |= image.traced()
                 self.captured += self.ids.append_new(self.spool)
             finally:
                 ptrace.detach(tid)

@@ -141,7 +141,7 @@ def _values(
         signature = capture.signature(choice.module.name, names) or from_source.get(index)
         if signature is not None:
             found[index] = native_values(signature)
-            ids.new_values.append(spool_row(int(numbers[index]), signature))
+            ids.new_values.append(spool_row(ids.in_trace(int(numbers[index])), signature))
     return found
 
 

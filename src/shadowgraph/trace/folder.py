@@ -139,8 +139,12 @@ class NewTrace:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not self._kept:
-            _remove(self.folder)
-            self._bring_back()
+            self.undo()
+
+    def undo(self) -> None:
+        """As if it had not been begun."""
+        _remove(self.folder)
+        self._bring_back()
 
     def _bring_back(self) -> None:
         if self._old is not None:
