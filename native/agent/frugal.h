@@ -1,6 +1,6 @@
 /*
- * The ways of a call all of whose users have frugal handlers (struct sg_registry: frugal): entry path and return path, without C
- * code in between. Such handlers call nothing, and change no registers but rax, rcx, rdx, rsi, rdi and the flags of arithmetic:
+ * The ways of a call whose users have frugal handlers (struct sg_registry: frugal), and beside these, if anybody, counters without
+ * a condition and the recorder that the plain paths serve: entry path and return path, without C code in between. Such handlers call nothing, and change no registers but rax, rcx, rdx, rsi, rdi and the flags of arithmetic:
  * the controller has looked at their instructions (src/shadowgraph/ops/handler_code.py). So only what these paths themselves use
  * is saved, and what they need behind a handler is still in r8 to r11, even if it was left where it faulted.
  *
@@ -18,6 +18,7 @@
  */
 #define REST CALL_SIZE                    /* the users whose turn is still to come, a bit each */
 #define ENTRY_ARGUMENTS (CALL_SIZE + 8)   /* six of them */
+#define DURATION (CALL_SIZE + 8)          /* at the return, for the recorder: no handler can have changed it */
 #define ENTRY_SIZE (CALL_SIZE + 152)      /* keeps the stack aligned, as does the other one */
 #define RETURN_SIZE (CALL_SIZE + 112)
 #define KEPT -96                          /* lies above the frame, and below all that is kept */
@@ -72,6 +73,15 @@
     mov r10, [rsp - 88]
     .endm
 
+    .macro LEFT_FRUGAL                       /* back to what sg_return has in its registers */
+    mov qword ptr [r9 + SHARED_INSIDE], 0
+    mov rcx, r10
+    mov rdx, r8
+    mov r8, [rsp - 72]
+    mov r9, [rsp - 80]
+    mov r10, [rsp - 88]
+    .endm
+
     .macro FRUGAL_ENTRY
     .globl sg_enter_frugal
     .hidden sg_enter_frugal
@@ -98,11 +108,9 @@ sg_enter_frugal:
     jne 1b
     cmp r8, [rdi + REGISTRY_EPOCH]
     jne 1b
-    mov rax, [rdi + REGISTRY_FRUGAL]
-    and rax, rsi
-    jz .Lfrugal_to_slow                      /* nobody, or ... */
-    cmp rax, rsi
-    jne .Lfrugal_to_slow                     /* ... others as well, by now */
+    mov r10, [rdi + REGISTRY_FRUGAL]
+    and r10, rsi
+    jz .Lfrugal_to_slow                      /* nobody, by now */
     cmp dword ptr [rdi + REGISTRY_HAS_ORDER], 0
     jne .Lfrugal_to_slow
     cmp qword ptr [rdi + REGISTRY_WITH_INSTANCES], 0
@@ -112,11 +120,16 @@ sg_enter_frugal:
     jz .Lfrugal_to_slow                      /* a forked child */
     cmp qword ptr [r9 + SHARED_INSIDE], 0
     jne .Lfrugal_to_slow
+    cmp r10, rsi
+    jne .Lfrugal_beside
+.Lfrugal_take:
     TAKE_FRAME .Lfrugal_to_slow
+.Lfrugal_taken:                              /* rsi: whose exits may be wanted, r10: those of them with handlers */
+    mov rax, [rcx + FRAME_OPEN]
+    mov [rax + OPEN_EPOCH], r8
+    mov [rax + OPEN_USERS], rsi
+    mov rsi, r10
     mov r10, rcx
-    mov rcx, [rcx + FRAME_OPEN]
-    mov [rcx + OPEN_EPOCH], r8
-    mov [rcx + OPEN_USERS], rsi
     mov r8, rdx
     mov rax, [rsp]
     mov [r10 + FRAME_ORIGINAL], rax
@@ -164,8 +177,12 @@ sg_enter_frugal:
     inc qword ptr [rsi]                      /* see sg_open_begin */
 .Lfrugal_stamped:
     mov eax, [r11 + FUNCTION_ID]
+    cmp rcx, 1
+    je .Lfrugal_first_alone
+.Lfrugal_marked:
     movabs rdx, OPEN_USERS_MARK | OPEN_FRUGAL_MARK
     or rax, rdx
+.Lfrugal_open:
     mov [rsi + OPEN_FUNCTION], rax           /* from here on controllers see the call as open */
     mov rcx, r10
     TAKE_BACK_ENTRY
@@ -178,6 +195,11 @@ sg_enter_frugal:
     add rax, [r10 + FRAME_BIAS]
     mov [rsi], rax
     jmp .Lfrugal_stamped
+
+.Lfrugal_first_alone:                        /* who has slot 0: if that is the recorder, the call is as plain as any */
+    test byte ptr [rdi + REGISTRY_RECORDERS], 1
+    jz .Lfrugal_marked
+    jmp .Lfrugal_open
 
 .Lfrugal_unwanted:
     mov qword ptr [r10 + FRAME_SLOT], SG_SLOT_FREE
@@ -192,6 +214,46 @@ sg_enter_frugal:
 .Lfrugal_to_slow:
     TAKE_BACK_ENTRY
     jmp .Lenter_slow
+
+/* Others beside them. Who is counted is, when there is no way back to the slow path any more, which would count it once more. */
+.Lfrugal_beside:
+    test rsi, [r11 + FUNCTION_CALLERS]
+    jnz .Lfrugal_to_slow
+    mov rcx, rsi
+    xor rcx, r10
+    mov rsi, [rdi + REGISTRY_COUNTERS]
+    mov rax, rcx
+    and rcx, rsi                             /* counters */
+    xor rax, rcx                             /* the rest: the recorder, or it is not for here */
+    lea rsi, [r10 + rax]
+    jz .Lfrugal_unrecorded
+    cmp rax, 1
+    jne .Lfrugal_to_slow
+    mov rax, [rdi + REGISTRY_SIMPLE]
+    and rax, [rdi + REGISTRY_RECORDERS]
+    test al, 1
+    jz .Lfrugal_to_slow
+.Lfrugal_unrecorded:
+    test rcx, rcx
+    jz .Lfrugal_take
+    mov rcx, [rdx + THREAD_PAGES]
+    test rcx, rcx
+    jz .Lfrugal_to_slow
+    mov eax, [r11 + FUNCTION_CELL]
+    shr eax, PAGE_CELLS_SHIFT
+    cmp qword ptr [rcx + 8 * rax], 0
+    je .Lfrugal_to_slow
+    TAKE_FRAME .Lfrugal_to_slow
+    mov eax, [r11 + FUNCTION_CELL]
+    mov edi, eax
+    shr edi, PAGE_CELLS_SHIFT
+    and eax, PAGE_CELLS_MASK
+    shl rdi, 3
+    add rdi, [rdx + THREAD_PAGES]
+    mov rdi, [rdi]
+    inc qword ptr [rdi + 8 * rax]
+    mov rdi, [rip + sg_registry]
+    jmp .Lfrugal_taken
 
     .cfi_adjust_cfa_offset ENTRY_SIZE
 .Lfrugal_not_wanted:                         /* by the one whose number, + 1, `inside` is, or not there any more */
@@ -279,6 +341,7 @@ sg_enter_frugal:
     INSIDE_FRUGAL
     mov [r9 + SHARED_INSIDE_STACK], rdx
     mov qword ptr [rsp + CALL_FUNCTION], 0
+    mov qword ptr [rsp + DURATION], -1       /* too long: for the slow path, which looks at the clock */
     test rsi, [rdi + REGISTRY_TIMED_AT_EXIT]
     jnz .Lfrugal_end
 .Lfrugal_leave_one:                          /* rcx: the last of rsi */
@@ -293,20 +356,19 @@ sg_enter_frugal:
     mov rsi, [rsp + REST]
     test rsi, rsi
     jnz .Lfrugal_leave_more
+.Lfrugal_left:
     add rsp, RETURN_SIZE
     .cfi_adjust_cfa_offset -RETURN_SIZE
-    mov qword ptr [r9 + SHARED_INSIDE], 0
-    mov rcx, r10
-    mov rdx, r8
-    mov r8, [rsp - 72]
-    mov r9, [rsp - 80]
-    mov r10, [rsp - 88]
+    LEFT_FRUGAL
     jmp .Lreturn_free
 
     .cfi_adjust_cfa_offset RETURN_SIZE
 .Lfrugal_leave_more:
     mov rdi, [rip + sg_registry]
     bsr rcx, rsi
+    test ecx, ecx
+    jz .Lfrugal_leave_first
+.Lfrugal_leave_announced:
     INSIDE_FRUGAL
     jmp .Lfrugal_leave_one
 .Lfrugal_end:
@@ -317,7 +379,40 @@ sg_enter_frugal:
     add rax, [r10 + FRAME_BIAS]
     sub rax, [rdx]
     mov [rsp + CALL_DURATION], rax
+    mov [rsp + DURATION], rax
     jmp .Lfrugal_leave_one
+.Lfrugal_leave_first:                        /* slot 0, the last of all: the recorder's, if there is one */
+    test byte ptr [rdi + REGISTRY_RECORDERS], 1
+    jz .Lfrugal_leave_announced
+    mov qword ptr [r9 + SHARED_INSIDE], 0
+    mov rax, [rsp + DURATION]
+    cmp rax, [rip + sg_minimal_ticks]
+    jb .Lfrugal_record_slowly
+    cmp rax, [rip + .Llong]
+    jae .Lfrugal_record_slowly
+    movabs rdi, SG_PLACE_ONE
+    xadd [r8 + THREAD_POSITION], rdi
+    js .Lfrugal_record_slowly
+    shl rdi, 16
+    shr rdi, 16
+    prefetchw [rdi + SG_AHEAD]
+    mov rdx, [r10 + FRAME_OPEN]
+    mov rsi, [rdx]
+    mov [rdi], rsi
+    shl rax, SG_FUNCTION_BITS
+    mov rsi, [r10 + FRAME_FUNCTION]
+    mov esi, [rsi + FUNCTION_ID]
+    or rax, rsi
+    mov [rdi + 8], rax
+    jmp .Lfrugal_left
+.Lfrugal_record_slowly:                      /* nobody but the recorder is left */
+    mov rax, [r10 + FRAME_OPEN]
+    mov qword ptr [rax + OPEN_USERS], 1
+    add rsp, RETURN_SIZE
+    .cfi_adjust_cfa_offset -RETURN_SIZE
+    LEFT_FRUGAL
+    jmp .Lreturn_slow
+    .cfi_adjust_cfa_offset RETURN_SIZE
 .Lfrugal_tell_exit:
     cmp qword ptr [rsp + CALL_FUNCTION], 0
     jne .Lfrugal_leave_told

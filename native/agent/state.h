@@ -91,6 +91,7 @@
 #define FUNCTION_USERS 24
 #define FUNCTION_CELL 40
 #define FUNCTION_RECORDERS 48
+#define FUNCTION_CALLERS 56
 #define OPEN_FUNCTION 8
 #define OPEN_USERS 16
 #define OPEN_EPOCH 24
@@ -101,6 +102,9 @@
 #define REGISTRY_SIDE 0
 #define REGISTRY_EPOCH 8
 #define REGISTRY_ARMED 16
+#define REGISTRY_COUNTERS 72
+#define REGISTRY_RECORDERS 80
+#define REGISTRY_SIMPLE 696
 #define REGISTRY_MEASURES 704
 #define OPEN_RECORDERS_BIT 59
 #define USERS_MASK 63
@@ -228,6 +232,7 @@ SAME(struct sg_function, flags, FUNCTION_FLAGS);
 SAME(struct sg_function, users, FUNCTION_USERS);
 SAME(struct sg_function, cell, FUNCTION_CELL);
 SAME(struct sg_function, recorders, FUNCTION_RECORDERS);
+SAME(struct sg_function, callers, FUNCTION_CALLERS);
 SAME(struct sg_open, function, OPEN_FUNCTION);
 SAME(struct sg_open, users, OPEN_USERS);
 SAME(struct sg_open, epoch, OPEN_EPOCH);
@@ -237,6 +242,9 @@ _Static_assert(SG_OPEN_FRUGAL == OPEN_FRUGAL_MARK && SG_OPEN_FRUGAL == 1ull << O
 SAME(struct sg_registry, side, REGISTRY_SIDE);
 SAME(struct sg_registry, epoch, REGISTRY_EPOCH);
 SAME(struct sg_registry, armed, REGISTRY_ARMED);
+SAME(struct sg_registry, counters, REGISTRY_COUNTERS);
+SAME(struct sg_registry, recorders, REGISTRY_RECORDERS);
+SAME(struct sg_registry, simple, REGISTRY_SIMPLE);
 SAME(struct sg_registry, measures, REGISTRY_MEASURES);
 _Static_assert(SG_OPEN_RECORDERS == 1ull << OPEN_RECORDERS_BIT && SG_USERS == USERS_MASK + 1, "known to the paths");
 SAME(struct sg_registry, live, REGISTRY_LIVE);

@@ -56,6 +56,13 @@ KINDS: dict[str, _Make] = {
         live.Recorder(folder / "run.sgt", functions),
         live.Counter(functions),
     ],
+    "counter and handlers": lambda functions, folder: [live.Counter(functions), handlers(functions, _SOME)],
+    "recorder, counter and handlers": lambda functions, folder: [
+        handlers(functions, _SOME),
+        live.Recorder(folder / "run.sgt", functions),
+        live.Counter(functions),
+        handlers(functions, _TIMED),
+    ],
     "recorder, histogram and handlers": lambda functions, folder: [
         live.Histogram(functions),
         live.Recorder(folder / "run.sgt", functions),
@@ -136,6 +143,7 @@ def test_all_ways_count_the_same_calls(
     name: str, flags: list[str], functions: list[str], rounds: int, calls: int, tmp_path: Path
 ) -> None:
     counts: dict[str, dict[str, int]] = {}
+    recorded: dict[str, int] = {}
     for kind, make in KINDS.items():
         (tmp_path / kind).mkdir()
         users = make(functions, tmp_path / kind)
@@ -148,12 +156,15 @@ def test_all_ways_count_the_same_calls(
                 counts[f"{kind}: counter"] = user.counts()
             elif isinstance(user, live.Totals):
                 counts[f"{kind}: totals"] = {label: int(row["count"]) for label, row in user.totals().items()}
+            elif isinstance(user, live.Recorder):
+                recorded[kind] = sg.open(tmp_path / kind / "run.sgt").calls.num_rows
             elif isinstance(user, live.Histogram):
                 found = user.all_percentiles()
                 counts[f"{kind}: histogram"] = {label: int(row["count"]) for label, row in found.items()}
     first = counts["counter: counter"]
     assert sum(first.values()) == calls
     assert {kind: found for kind, found in counts.items() if found != first} == {}
+    assert set(recorded.values()) == {calls}, recorded
 
 
 def test_users_that_come_and_go_beside_a_recorder_have_their_calls_and_it_has_all(tmp_path: Path) -> None:

@@ -153,7 +153,10 @@ USERS: dict[str, list[live.User]] = {
         pair("(sg_arg(call, 0) & 3) + !call->time", "calls += call->duration + sg_result(call)"),
         pair("sg_arg(call, 0) & 1", "calls += sg_result(call)"),
     ],
+    "handlers and counter": [live.Counter(["*"]), pair("1", "calls += sg_result(call)")],
     "recorder and counter": [live.Counter(["*"])],
+    "recorder and handlers": [pair("++calls & 3", "calls++")],
+    "recorder, counter and handlers": [live.Counter(["*"]), pair("++calls & 1", "calls += call->duration")],
     "recorder and totals": [live.Totals(["*"])],
 }
 
@@ -161,7 +164,7 @@ USERS: dict[str, list[live.User]] = {
 @pytest.mark.parametrize("kind", USERS)
 def test_the_trace_is_right_on_the_ways_of_other_users(kind: str) -> None:
     program = build(PROGRAMS / "stack_paths.c", "now")
-    with Stopped(program, selection=ALL) as stopped:
+    with Stopped(program, selection=ALL, settings=SMALL_RINGS) as stopped:
         assert stopped.process is not None
         agent = stopped.process.agent
         registry, cells = Registry(agent.arena, agent.zones), Cells(agent.arena)
@@ -181,8 +184,8 @@ def test_the_trace_is_right_on_the_ways_of_other_users(kind: str) -> None:
                         handlers |= set(range(user.loaded.base, user.loaded.base + user.loaded.size))
                 registry.add(user.row(registry, cells, numbers, at).with_pool(at, size), numbers)
         walked = walk(stopped, every_tail=not kind.startswith(("counter", "handlers")), handlers=handlers)
-        assert (walked.in_handlers > 0) == kind.startswith("handlers")
-        assert (agent.zones["enter_frugal"] in walked.agent_pcs) == kind.startswith("handlers")
+        assert (walked.in_handlers > 0) == ("handlers" in kind)
+        assert (agent.zones["enter_frugal"] in walked.agent_pcs) == ("handlers" in kind)
         assert not walked.wrong, f"{len(walked.wrong)} of {walked.traces}\n" + "\n".join(walked.wrong[:5])
         assert {Zone.ENTER_ASIDE} <= set(walked.zones)
         lost = registry.losses_of(int(np.flatnonzero(agent.arena.registry["users"]["kind"])[-1]))

@@ -162,7 +162,7 @@ struct sg_open {
 #define SG_OPEN_USERS 0x2000000000000000ull  /* the members users and epoch hold */
 #define SG_OPEN_MEASURED 0x1000000000000000ull /* there is one, and it measures (struct sg_registry) */
 #define SG_OPEN_RECORDERS 0x0800000000000000ull /* as SG_OPEN_USERS, and all of them are recorders that the plain paths can serve */
-#define SG_OPEN_FRUGAL 0x0400000000000000ull /* all of them have frugal handlers (struct sg_registry) */
+#define SG_OPEN_FRUGAL 0x0400000000000000ull /* all of them have frugal handlers (struct sg_registry), or slot 0 and its recorder */
 #define SG_OPEN_MARKS 0xffffffffff000000ull
 
 #define SG_FUNCTIONS (1 << 19) /* functions that can be hooked in one process; memory is touched for those that are */

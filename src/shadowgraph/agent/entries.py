@@ -29,8 +29,8 @@ def set_entries(
     """Lead each thunk to the entry path that its flags and its armed users ask for; functions without any pass.
 
     ``counters`` are the users that share one counter for each function, ``measures`` those that want the exit and the
-    time, and nothing at the entry, ``frugal`` those whose handlers are, ``recorders`` those that record, without a
-    condition or a limit.
+    time, and nothing at the entry, ``frugal`` those whose handlers are (beside them may be counters and the plain
+    recorder), ``recorders`` those that record, without a condition or a limit.
     """
     flags = records["flags"]
     users = (records["users"][:, 0] | records["users"][:, 1]) & np.uint64(armed)
@@ -42,7 +42,9 @@ def set_entries(
     others = users & ~np.uint64(counters)
     recorded = usual & (users & ~np.uint64(recorders) == 0)
     enter[everybody & ~counted & (users & ~np.uint64(measures) == 0)] = zones["enter_measure"]
-    enter[everybody & (users & ~np.uint64(frugal) == 0)] = zones["enter_frugal"]
+    handled = users & np.uint64(frugal) != 0
+    beside_handlers = np.uint64(frugal | counters) | (np.uint64(recorders) & _PLAIN)
+    enter[everybody & handled & (users & ~beside_handlers == 0)] = zones["enter_frugal"]
     enter[recorded & everybody] = zones["enter_recorders"]
     plain = usual & bool(recorders & 1) & (others == _PLAIN)
     enter[plain & ~counted] = zones["enter"]

@@ -279,8 +279,8 @@ class Registry:
     def put_on(self, slot: int, numbers: _Numbers, callers: _Numbers) -> None:
         """Put a user on more functions; ``callers`` as in :meth:`add`. Called with the lock held."""
         functions, bit = self.arena.functions, np.uint64(1 << slot)
+        functions["callers"][callers] |= bit  # first: entry paths of others may look at both
         functions["users"][numbers] |= bit
-        functions["callers"][callers] |= bit
         self._lead(numbers)
 
     def lead(self, numbers: _Numbers) -> None:
