@@ -9,8 +9,9 @@
  */
 #include "agent.h"
 
-#define AREA_SIZE 2048
+#define AREA_SIZE (SG_STRIDE << AREA_SHIFT)
 #define ALIGNMENT 16
+#define FIRST ((sizeof(struct area) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
 
 struct area {
     uint64_t epoch;   /* of the registry when the call was entered */
@@ -20,29 +21,36 @@ struct area {
 };
 
 _Static_assert(SG_DATA_LIMIT + 2 * ALIGNMENT + sizeof(struct area) <= AREA_SIZE, "the largest part fits");
+_Static_assert(FIRST == AREA_FIRST && SG_FRUGAL_DATA_LIMIT + FIRST <= AREA_SIZE, "those of frugal handlers fit, all together");
+#define SAME(member, offset) _Static_assert(offsetof(struct area, member) == (offset), "known to frugal.h")
+SAME(epoch, AREA_EPOCH);
+SAME(holding, AREA_HOLDING);
+SAME(used, AREA_USED);
+SAME(at, AREA_AT);
+#undef SAME
 
-static char *areas;
+SG_HIDDEN char *sg_areas;
 
 static struct area *area_of(const struct sg_frame *frame)
 {
-    return (struct area *)(areas + (uint64_t)(frame - sg_frames) * AREA_SIZE);
+    return (struct area *)(sg_areas + (uint64_t)(frame - sg_frames) * AREA_SIZE);
 }
 
 static int have_areas(void)
 {
-    return __atomic_load_n(&areas, __ATOMIC_ACQUIRE) != 0;
+    return __atomic_load_n(&sg_areas, __ATOMIC_ACQUIRE) != 0;
 }
 
 static int make_areas(void)
 {
     uint64_t signals = sg_lock();
-    if (!areas) {
+    if (!sg_areas) {
         long memory = sg_kernel6(KERNEL_mmap, 0, (long)SG_FRAMES * AREA_SIZE, 3 /* RW */, 0x4022 /* PRIVATE, ANONYMOUS, NORESERVE */, -1, 0);
         if (memory > 0)
-            __atomic_store_n(&areas, (char *)memory, __ATOMIC_RELEASE);
+            __atomic_store_n(&sg_areas, (char *)memory, __ATOMIC_RELEASE);
     }
     sg_unlock(signals);
-    return areas != 0;
+    return sg_areas != 0;
 }
 
 /* A call begins: nobody has a part yet. 0 if there is no memory. */
@@ -51,7 +59,7 @@ int sg_area_begin(struct sg_frame *frame, uint64_t epoch)
     if (!have_areas() && !make_areas())
         return 0;
     struct area *area = area_of(frame);
-    area->used = (sizeof(struct area) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    area->used = FIRST;
     area->holding = 0;
     area->epoch = epoch;
     return 1;

@@ -73,6 +73,14 @@
     mov r10, [rsp - 88]
     .endm
 
+    .macro AREA_OF_FRAME                     /* of r10, into rax; see areas.c */
+    lea rdx, [rip + sg_frames]
+    mov rax, r10
+    sub rax, rdx
+    shl rax, AREA_SHIFT
+    add rax, [rip + sg_areas]
+    .endm
+
     .macro LEFT_FRUGAL                       /* back to what sg_return has in its registers */
     mov qword ptr [r9 + SHARED_INSIDE], 0
     mov rcx, r10
@@ -120,6 +128,9 @@ sg_enter_frugal:
     jz .Lfrugal_to_slow                      /* a forked child */
     cmp qword ptr [r9 + SHARED_INSIDE], 0
     jne .Lfrugal_to_slow
+    test r10, [rdi + REGISTRY_WITH_DATA]
+    jnz .Lfrugal_keeping
+.Lfrugal_kept:
     cmp r10, rsi
     jne .Lfrugal_beside
 .Lfrugal_take:
@@ -215,6 +226,11 @@ sg_enter_frugal:
     TAKE_BACK_ENTRY
     jmp .Lenter_slow
 
+.Lfrugal_keeping:                            /* the first call of all makes room for what is kept (areas.c) */
+    cmp qword ptr [rip + sg_areas], 0
+    jne .Lfrugal_kept
+    jmp .Lfrugal_to_slow
+
 /* Others beside them. Who is counted is, when there is no way back to the slow path any more, which would count it once more. */
 .Lfrugal_beside:
     test rsi, [r11 + FUNCTION_CALLERS]
@@ -277,7 +293,7 @@ sg_enter_frugal:
     jmp .Lfrugal_enter_one
 .Lfrugal_tell_entry:
     cmp qword ptr [rsp + CALL_FUNCTION], 0
-    jne .Lfrugal_enter_told
+    jne .Lfrugal_enter_data
     mov rax, [rsp + ENTRY_SIZE - 56]
     mov [rsp + ENTRY_ARGUMENTS], rax
     mov rax, [rsp + ENTRY_SIZE - 64]
@@ -303,6 +319,29 @@ sg_enter_frugal:
     TELL_OF_THREAD
     mov eax, [r11 + FUNCTION_ID]
     mov [rsp + CALL_FUNCTION], rax
+    cmp qword ptr [rip + sg_areas], 0
+    je .Lfrugal_enter_data
+    AREA_OF_FRAME                            /* as sg_area_begin */
+    mov word ptr [rax + AREA_USED], AREA_FIRST
+    mov qword ptr [rax + AREA_HOLDING], 0
+    mov rdx, [r10 + FRAME_OPEN]
+    mov rdx, [rdx + OPEN_EPOCH]
+    mov [rax + AREA_EPOCH], rdx
+.Lfrugal_enter_data:                         /* as sg_area_take; there is room for all of them */
+    mov ecx, [rsi + USER_DATA_SIZE]
+    xor eax, eax
+    mov [rsp + CALL_DATA_SIZE], rcx
+    test ecx, ecx
+    jz 1f
+    AREA_OF_FRAME
+    movzx edx, word ptr [rax + AREA_USED]
+    lea ecx, [rcx + rdx + 15]
+    and ecx, -16
+    mov [rax + AREA_USED], cx
+    mov ecx, [r9 + SHARED_INSIDE]
+    mov [rax + 2 * rcx + AREA_AT - 2], dx
+    add rax, rdx
+1:  mov [rsp + CALL_DATA], rax
     jmp .Lfrugal_enter_told
     .cfi_adjust_cfa_offset -ENTRY_SIZE
     .endm
@@ -415,7 +454,7 @@ sg_enter_frugal:
     .cfi_adjust_cfa_offset RETURN_SIZE
 .Lfrugal_tell_exit:
     cmp qword ptr [rsp + CALL_FUNCTION], 0
-    jne .Lfrugal_leave_told
+    jne .Lfrugal_leave_data
     mov rax, [rsp + RETURN_SIZE - 16]
     mov [rsp + CALL_RESULT], rax
     mov rax, [rsp + RETURN_SIZE - 24]
@@ -433,6 +472,17 @@ sg_enter_frugal:
     mov rax, [r10 + FRAME_FUNCTION]
     mov eax, [rax + FUNCTION_ID]
     mov [rsp + CALL_FUNCTION], rax
+.Lfrugal_leave_data:                         /* as sg_area_part */
+    mov ecx, [rsi + USER_DATA_SIZE]
+    xor eax, eax
+    mov [rsp + CALL_DATA_SIZE], rcx
+    test ecx, ecx
+    jz 1f
+    AREA_OF_FRAME
+    mov ecx, [r9 + SHARED_INSIDE]
+    movzx edx, word ptr [rax + 2 * rcx + AREA_AT - 2]
+    add rax, rdx
+1:  mov [rsp + CALL_DATA], rax
     jmp .Lfrugal_leave_told
     .cfi_adjust_cfa_offset -RETURN_SIZE
     .endm

@@ -21,6 +21,8 @@ SAME(stack, CALL_STACK);
 SAME(result, CALL_RESULT);
 SAME(result_high, CALL_RESULT + 8);
 SAME(return_address, CALL_RETURN_ADDRESS);
+SAME(data, CALL_DATA);
+SAME(data_size, CALL_DATA_SIZE);
 SAME(time, CALL_TIME);
 SAME(duration, CALL_DURATION);
 SAME(thread, CALL_THREAD);

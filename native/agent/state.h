@@ -102,6 +102,7 @@
 #define REGISTRY_SIDE 0
 #define REGISTRY_EPOCH 8
 #define REGISTRY_ARMED 16
+#define REGISTRY_WITH_DATA 56
 #define REGISTRY_COUNTERS 72
 #define REGISTRY_RECORDERS 80
 #define REGISTRY_SIMPLE 696
@@ -120,6 +121,7 @@
 #define REGISTRY_USERS 736
 
 /* struct sg_user, struct sg_call (include/shadowgraph/ops.h) */
+#define USER_DATA_SIZE 12
 #define USER_ENTRY 24
 #define USER_EXIT 32
 #define USER_FLAGS 104
@@ -131,11 +133,21 @@
 #define CALL_STACK 16
 #define CALL_RESULT 32
 #define CALL_RETURN_ADDRESS 48
+#define CALL_DATA 56
+#define CALL_DATA_SIZE 64
 #define CALL_TIME 72
 #define CALL_DURATION 80
 #define CALL_THREAD 88
 #define CALL_PROCESS 92
 #define CALL_SIZE 128
+
+/* What users keep of a call: areas.c */
+#define AREA_SHIFT 5 /* an area for each frame, so many times larger */
+#define AREA_EPOCH 0
+#define AREA_HOLDING 8
+#define AREA_USED 16
+#define AREA_AT 18
+#define AREA_FIRST 160
 
 /* In a thread's way_out: the handler there is frugal, all other registers are as they were (frugal.h). */
 #define WAY_OUT_FRUGAL 1
@@ -242,6 +254,7 @@ _Static_assert(SG_OPEN_FRUGAL == OPEN_FRUGAL_MARK && SG_OPEN_FRUGAL == 1ull << O
 SAME(struct sg_registry, side, REGISTRY_SIDE);
 SAME(struct sg_registry, epoch, REGISTRY_EPOCH);
 SAME(struct sg_registry, armed, REGISTRY_ARMED);
+SAME(struct sg_registry, with_data, REGISTRY_WITH_DATA);
 SAME(struct sg_registry, counters, REGISTRY_COUNTERS);
 SAME(struct sg_registry, recorders, REGISTRY_RECORDERS);
 SAME(struct sg_registry, simple, REGISTRY_SIMPLE);
@@ -257,6 +270,7 @@ SAME(struct sg_registry, timed_at_exit, REGISTRY_TIMED_AT_EXIT);
 SAME(struct sg_registry, told_time, REGISTRY_TOLD_TIME);
 SAME(struct sg_registry, has_order, REGISTRY_HAS_ORDER);
 SAME(struct sg_registry, users, REGISTRY_USERS);
+SAME(struct sg_user, data_size, USER_DATA_SIZE);
 SAME(struct sg_user, entry, USER_ENTRY);
 SAME(struct sg_user, exit, USER_EXIT);
 SAME(struct sg_user, flags, USER_FLAGS);

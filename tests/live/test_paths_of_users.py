@@ -27,6 +27,12 @@ void on_exit(struct sg_call *call) { calls += sg_result(call) != 1; }
 """
 _SOME = _HANDLERS.replace("return 1", "return calls & 1")
 _TIMED = _HANDLERS.replace("calls += sg_result(call) != 1", "calls += call->duration")
+_KEEPING = """
+#include <shadowgraph/ops.h>
+static volatile uint64_t calls;
+int on_entry(struct sg_call *call) { *(uint64_t *)call->data = sg_arg(call, 0); return 1; }
+void on_exit(struct sg_call *call) { calls += *(uint64_t *)call->data == sg_result(call); }
+"""
 _Make = Callable[[list[str], Path], Sequence[live.User]]
 
 
@@ -41,7 +47,7 @@ KINDS: dict[str, _Make] = {
     "histogram and totals": lambda functions, folder: [live.Histogram(functions), live.Totals(functions)],
     "counter and totals": lambda functions, folder: [live.Counter(functions), live.Totals(functions)],
     "handlers": lambda functions, folder: [handlers(functions)],
-    "handlers that keep something": lambda functions, folder: [handlers(functions, data_size=24)],
+    "handlers that keep something": lambda functions, folder: [handlers(functions, _KEEPING, 24)],
     "handlers of several kinds": lambda functions, folder: [
         handlers(functions, _SOME),
         handlers(functions),
@@ -50,7 +56,7 @@ KINDS: dict[str, _Make] = {
     "three pairs of handlers": lambda functions, folder: [
         handlers(functions),
         handlers(functions, _TIMED),
-        handlers(functions, data_size=24),
+        handlers(functions, _KEEPING, 24),
     ],
     "recorder and counter": lambda functions, folder: [
         live.Recorder(folder / "run.sgt", functions),

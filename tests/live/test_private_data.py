@@ -97,6 +97,49 @@ def test_who_finds_no_room_for_its_data_misses_the_call_and_nobody_else_does(run
     assert running.end("") == ["OK"]
 
 
+# The same in few instructions, which the agent runs from its paths in assembly: the last word of what is kept.
+_SHORT = """
+#include <shadowgraph/ops.h>
+static struct {{ int64_t entered[16], right[16], wrong[16]; }} *counts;
+#define LAST ((uint64_t *)call->data)[{size} / 8 - 1]
+int on_entry(struct sg_call *call)
+{{
+    counts = (void *)sg_arg(call, 1);
+    LAST = sg_arg(call, 0) * 16 + {user};
+    counts->entered[{user}]++;
+    return 1;
+}}
+void on_exit(struct sg_call *call)
+{{
+    int right = call->data_size == {size} && LAST == call->result * 16 + {user};
+    counts->right[{user}] += right;
+    counts->wrong[{user}] += !right;
+}}
+"""
+
+
+@pytest.mark.parametrize("sizes", [(8,), (1024, 8, 16, 104, 24), (1024, 1024, 16), (16, 1024, 16, 1024, 800)])
+def test_short_handlers_keep_data_and_miss_what_has_no_room_like_others(
+    sizes: tuple[int, ...], running: Running
+) -> None:
+    with live.attach(running.pid) as target:
+        users, calls, room = [], 501, 1888
+        for user, size in enumerate(sizes):
+            source = _SHORT.format(user=user, size=size)
+            one = live.Ops(["down"], source=source, entry="on_entry", exit="on_exit", data_size=size)
+            users.append(target.register(one))
+            assert one._code.is_frugal
+        fit = []
+        for size in sizes:
+            taken = -(-size // 16) * 16
+            fit.append(taken <= room)
+            room -= taken if fit[-1] else 0
+        seen = counts_of(running, calls - 1)[: len(users)]
+        assert seen == [(calls, calls, 0) if has_room else (0, 0, 0) for has_room in fit]
+        assert [user.missed for user in users] == [0 if has_room else calls for has_room in fit]
+    assert running.end("") == ["OK"]
+
+
 def test_recursion_deeper_than_there_are_frames_is_missed_and_counted(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

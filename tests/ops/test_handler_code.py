@@ -50,6 +50,8 @@ def pair(entry: str = "", exit: str = "", more: str = "") -> PairCode:
         ("kept ^= call->return_address ^ call->function", {"return_address", "function"}),
         ("if (sg_arg(call, 0) == 5) __builtin_trap()", {"arguments"}),
         ("*(volatile int *)(call->result | 8) = 1", {"result"}),
+        ("*(uint64_t *)call->data = 1", {"data"}),
+        ("kept = call->data_size", {"data_size"}),
     ],
 )
 def test_short_handlers_are_frugal_and_told_what_they_read(statement: str, reads: set[str]) -> None:
@@ -57,12 +59,17 @@ def test_short_handlers_are_frugal_and_told_what_they_read(statement: str, reads
         assert found == HandlerCode(frozenset(reads), True)
 
 
+def test_what_is_kept_has_its_place_from_the_entry_on_even_if_only_the_exit_looks() -> None:
+    assert not pair(entry="kept++", exit="kept += sg_result(call)").keeps_data
+    keeping = pair(entry="kept++", exit="kept += *(uint64_t *)call->data")
+    assert keeping.keeps_data and keeping.is_frugal
+    assert keeping.flags & layout.USER_ENTRY_LOOKS and keeping.flags & layout.USER_EXIT_LOOKS
+
+
 @pytest.mark.parametrize(
     ("statement", "reads"),
     [
-        ("*(uint64_t *)call->data = 1", {"data"}),
         ("kept = (uint64_t)call->instance", {"instance"}),
-        ("kept = call->data_size", {"data_size"}),
         ("struct { uint64_t time; } own = {call->time}; sg_emit(call, &own, sizeof own)", {"time", "emit"}),
         ("kept = sg_emit(call, table, 16) + call->duration", {"duration", "emit"}),
         ('kept++; __asm__ volatile("xor %%r12d, %%r12d" : : : "r12")', set()),

@@ -138,10 +138,10 @@ void on_exit(struct sg_call *call) { {exit}; }
 """
 
 
-def pair(entry: str, exit: str) -> live.Ops:
+def pair(entry: str, exit: str, data_size: int = 0) -> live.Ops:
     """Handlers that the paths in assembly serve."""
     source = _PAIR.replace("{entry}", entry).replace("{exit}", exit)
-    return live.Ops(["*"], source=source, entry="on_entry", exit="on_exit")
+    return live.Ops(["*"], source=source, entry="on_entry", exit="on_exit", data_size=data_size)
 
 
 USERS: dict[str, list[live.User]] = {
@@ -151,7 +151,7 @@ USERS: dict[str, list[live.User]] = {
     "handlers": [pair("++calls & 3", "calls++")],
     "handlers that look": [
         pair("(sg_arg(call, 0) & 3) + !call->time", "calls += call->duration + sg_result(call)"),
-        pair("sg_arg(call, 0) & 1", "calls += sg_result(call)"),
+        pair("(*(uint64_t *)call->data = sg_arg(call, 0)) & 1", "calls += *(uint64_t *)call->data", 40),
     ],
     "handlers and counter": [live.Counter(["*"]), pair("1", "calls += sg_result(call)")],
     "recorder and counter": [live.Counter(["*"])],

@@ -95,6 +95,7 @@ struct sg_user_part {
 #define SG_USER_ENTRY_LOOKS 4 /* its entry handler looks at the call, */
 #define SG_USER_EXIT_LOOKS 8 /* its exit handler does: else a frugal one (struct sg_registry) is told nothing */
 #define SG_DATA_LIMIT 1024 /* bytes that a user may keep of a call */
+#define SG_FRUGAL_DATA_LIMIT 1856 /* those that all users with frugal handlers keep together, each a multiple of 16 */
 
 /*
  * What is larger than that: instances, which the calls of all threads and processes share. A call has one from its entry to its
@@ -144,7 +145,7 @@ struct sg_registry {
     uint64_t timed;       /* users of whose calls the start is timed: for the others the clock is not looked at */
     uint64_t simple;      /* users without a condition, and the like: see quick.c */
     uint64_t measures;    /* of the simple ones, those that want the exit and the time, and nothing at the entry */
-    uint64_t frugal;      /* of the simple ones, handlers with an exit that keep nothing, call nothing and change few registers: frugal.h */
+    uint64_t frugal;      /* of the simple ones, handlers with an exit that call nothing and change few registers: frugal.h */
     uint64_t timed_at_exit; /* users of whose calls the end is timed */
     uint64_t told_time;   /* users whose entry handler looks at the clock */
     struct sg_user users[SG_USERS];

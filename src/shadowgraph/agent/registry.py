@@ -242,7 +242,7 @@ class Registry:
         )
         self._set_bit("simple", slot, is_simple)
         self._set_bit("measures", slot, is_simple and user.is_timed and user.at_exit and not user.at_entry)
-        self._set_bit("frugal", slot, is_simple and user.is_frugal)
+        self._set_bit("frugal", slot, is_simple and user.is_frugal and self._has_room(slot))
         self._set_bit("limited", slot, user.is_limited)
         if slot != 0:
             self._share_frames()
@@ -403,6 +403,12 @@ class Registry:
         row["name"] = user.name.encode()[:31]
         row["filter"] = user.filter.encode()[:95]
         row["kind"] = user.kind
+
+    def _has_room(self, slot: int) -> bool:
+        """Whether what users with frugal handlers keep of a call has room beside what this one keeps."""
+        frugal = int(self._row["frugal"]) & int(self._row["live"]) | 1 << slot
+        sizes = [int(self._users[one]["data_size"]) for one in range(layout.USERS) if frugal >> one & 1]
+        return sum(-(-size // 16) * 16 for size in sizes) <= layout.FRUGAL_DATA_LIMIT
 
     def _append_order(self, slot: int) -> None:
         order = self._row["order"]

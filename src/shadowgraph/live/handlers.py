@@ -45,7 +45,7 @@ class Ops(User):
     ``instance_size`` bytes (65,536 at most) each call has one while it lasts, and is missed if none is free.
     ``events`` describes the records that they emit (:func:`numpy.dtype`), for :meth:`events`. Calling handlers from
     source is cheaper if they need no floating point, and if they look neither at time nor duration of the call nor at
-    its vector registers; it is cheapest if both are frugal (handler_code.py) and keep nothing.
+    its vector registers; it is cheapest if both are frugal (handler_code.py).
     """
 
     def __init__(
@@ -109,12 +109,13 @@ class Ops(User):
     def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
         """The handlers' addresses, and what they ask for."""
         assert self.loaded is not None
+        data_size = self.data_size if self._code.keeps_data else 0  # else nobody can tell
         fields = {
             "code": self.loaded.base,
             "code_size": self.loaded.size,
             "entry": self.loaded.entry,
             "exit": self.loaded.exit,
-            "data_size": self.data_size,
+            "data_size": data_size,
             "flags": flags_of(self._needs) | self._code.flags,
         }
         if self._dtype is not None:
@@ -123,7 +124,7 @@ class Ops(User):
             fields["events"] = at
         if self.instances.count:
             fields |= self.instances.begin(registry.arena, at + self._ring_space())
-        keeps = self.data_size > 0 or self.instances.count > 0
+        keeps = data_size > 0 or self.instances.count > 0
         return UserRow(
             layout.USER_HANDLER,
             self.name,
@@ -136,7 +137,7 @@ class Ops(User):
             end_is_timed=self._code.end_is_timed,
             time_is_told=self._code.time_is_told,
             is_simple=not self.instances.count and not self._needs & ~Need.TIME,
-            is_frugal=self._code.is_frugal and bool(self.loaded.exit) and not keeps,
+            is_frugal=self._code.is_frugal and bool(self.loaded.exit) and not self.instances.count,
             fields=fields,
         )
 

@@ -28,8 +28,11 @@ _MEMBERS = {
 }
 _CALL_SIZE = 128
 _TOLD = frozenset(
-    ("function", "arguments", "stack", "result", "result_high", "return_address", "time", "duration", "thread")
-) | {"process"}
+    (
+        *("function", "arguments", "stack", "result", "result_high", "return_address", "data", "data_size"),
+        *("time", "duration", "thread", "process"),
+    )
+)
 _CHANGED = ("RAX", "RCX", "RDX", "RSI", "RDI", "RSP")
 _KEPT = ("RBX", "RBP", "R12", "R13", "R14", "R15")  # a push or pop of these only saves what is the caller's
 _MOST_INSTRUCTIONS = 10_000
@@ -73,6 +76,7 @@ class HandlerCode:
 _NONE = HandlerCode(frozenset(), True)
 _UNKNOWN = HandlerCode(frozenset(_MEMBERS), False)
 _TIMES = frozenset(("time", "duration"))
+_DATA = frozenset(("data", "data_size"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,14 @@ class PairCode:
         return "duration" in self.exit.reads
 
     @property
+    def keeps_data(self) -> bool:
+        """Whether one of them looks for what the ops keeps of a call."""
+        return not (self.entry.reads | self.exit.reads).isdisjoint(_DATA)
+
+    @property
     def flags(self) -> int:
-        """Those of struct sg_user."""
-        entry, exit = bool(self.entry.reads), bool(self.exit.reads)
+        """Those of struct sg_user. What is kept has its place from the entry on."""
+        entry, exit = bool(self.entry.reads) or self.keeps_data, bool(self.exit.reads)
         return entry * layout.USER_ENTRY_LOOKS | exit * layout.USER_EXIT_LOOKS
 
 
