@@ -38,6 +38,7 @@ FRAMES = macro("state.h", "SG_FRAMES") // layout.BLOCK_FRAMES * (layout.BLOCK_FR
         ("threads at one time", [Settings().threads]),
         ("users of one process", [layout.USERS]),
         ("functions that are counted", [layout.COUNTER_CELLS - 1]),
+        ("functions of all histograms", [layout.PAGE_NUMBERS - layout.COUNTER_CELLS // layout.PAGE_CELLS]),
         ("functions in one recording", [layout.ESCAPE_FIRST - 1]),
         ("captured values", [layout.VALUES_LIMIT, layout.STRING_LIMIT]),
         ("a chain of tail calls", [macro("frames.c", "TAIL_CHAIN")]),

@@ -158,8 +158,8 @@ struct sg_registry {
  */
 #define SG_PAGE_CELLS 512
 #define SG_PAGES 16384
-#define SG_PAGE_NUMBERS 16384 /* a process has no more different pages */
-#define SG_COUNTER_CELLS 65536 /* the first ones: counters of calls that all counters without a condition share */
+#define SG_PAGE_NUMBERS (1 << 17) /* a process has no more different pages; each thread has a word for each of them */
+#define SG_COUNTER_CELLS (1 << 20) /* the first ones: counters of calls that all counters without a condition share */
 
 #define SG_PAGE_FREE 0
 #define SG_PAGE_ORPHAN 1  /* its thread is gone */

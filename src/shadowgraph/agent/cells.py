@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
-from shadowgraph.errors import StartError
+from shadowgraph.errors import StartError, UsageError
 
 __all__ = ["Cells"]
 
@@ -45,6 +45,22 @@ class Cells:
             found[maxima] = largest[first - low * size :][:count][maxima]
         return found
 
+    def read_rows(self, first: int, count: int, stride: int, maxima: slice) -> list[_Counts]:
+        """The same of ``count`` times ``stride`` cells, which are whole pages; rows that nobody has touched are one."""
+        parts = stride // layout.PAGE_CELLS
+        low = first // layout.PAGE_CELLS
+        untouched = np.zeros(stride, np.uint64)
+        rows = [untouched] * count
+        for page in self._pages(low, low + count * parts):
+            row, part = divmod(int(self.arena.pages["number"][page]) - low, parts)
+            if rows[row] is untouched:
+                rows[row] = np.zeros(stride, np.uint64)
+            own, cells = rows[row][part * layout.PAGE_CELLS :][: layout.PAGE_CELLS], self.arena.cells[page]
+            largest = np.maximum(own[maxima], cells[maxima])
+            own += cells
+            own[maxima] = largest
+        return rows
+
     def read_each(self, numbers: npt.NDArray[np.integer]) -> _Counts:
         """uint64[n]: the cells with these numbers, added up over all threads."""
         if not len(numbers):
@@ -75,7 +91,11 @@ class Cells:
         pages = [(first // size, -(-(first + length) // size)) for first, length in taken]
         page = _first_gap(pages, -(-count // size), layout.PAGE_NUMBERS)
         if page is None:
-            raise StartError("there is no room to measure so many functions; choose fewer")
+            most = layout.PAGE_NUMBERS - layout.COUNTER_CELLS // size
+            raise UsageError(
+                f"no room to measure so many functions: a process has histograms of {most:,} functions at most, "
+                "and of values that may be negative half as many; choose fewer (-f)"
+            )
         return page * size
 
     def find_pool(self, size: int) -> int:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.exchange import WIDTH, Exchange
-from shadowgraph.errors import StartError
+from shadowgraph.errors import UsageError
 from shadowgraph.patch import PatchKind, ThunkBlock
 from shadowgraph.target.memory import Memory
 
@@ -139,7 +139,7 @@ def keep(memory: Memory, table: int, entry: dict[str, int]) -> None:
     rows = _read_table(memory, table)
     free = np.flatnonzero(rows["size"] == 0)
     if not len(free):
-        raise StartError(f"process {memory.pid}: more than {len(rows)} modules are hooked; choose fewer with -m or -f")
+        raise UsageError(f"process {memory.pid}: more than {len(rows)} modules are hooked; choose fewer with -m or -f")
     row = np.zeros(1, layout.kept_dtype)
     for name, value in entry.items():
         row[name] = value

@@ -22,7 +22,7 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.entries import set_entries
 from shadowgraph.agent.rings import RECORDER_SLOTS, forget_recorder
 from shadowgraph.agent.user_row import UserRow
-from shadowgraph.errors import StartError
+from shadowgraph.errors import StartError, UsageError
 
 __all__ = ["Registry", "UserRow", "process_start"]
 
@@ -194,7 +194,7 @@ class Registry:
         with self.arena.locked():
             first = int(self._row["next_function"])
             if first + count > layout.FUNCTIONS:
-                raise StartError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer")
+                raise UsageError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer (-f)")
             self._row["next_function"] = first + count
         return np.arange(first, first + count)
 
@@ -204,8 +204,9 @@ class Registry:
         without = numbers[functions["cell"][numbers] == 0]
         first = int(self._row["next_cell"])
         if first + len(without) > layout.COUNTER_CELLS:
-            raise StartError(
-                f"more functions than can be measured at once ({layout.COUNTER_CELLS - 1:,}); choose fewer"
+            raise UsageError(
+                f"more functions than can be counted or measured in a process ({layout.COUNTER_CELLS - 1:,}); "
+                "choose fewer (-f)"
             )
         functions["cell"][without] = np.arange(first, first + len(without))
         self._row["next_cell"] = first + len(without)

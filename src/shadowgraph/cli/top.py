@@ -28,7 +28,7 @@ __all__ = ["command"]
 _KEYS = {"c": "calls", "r": "rate", "l": "mean", "m": "max", "t": "time"}
 _SORTS = list(_KEYS.values())
 _HELP = "sort by: c calls  r calls/s  l latency (mean)  m max  t time/s    / filter    q quit"
-_MOST = 60_000  # functions; there is room for some more, which others may want
+_MOST = 60_000  # functions, all of which are read each time
 _ENTER, _ESCAPE, _BACKSPACE = "\r\n", "\033", "\x7f\b"
 
 

@@ -102,8 +102,7 @@ class Counter(User):
 
     def _counts_at(self, place: Place) -> dict[str, int]:
         if self.when is not None:
-            now = self._own.read(place.cells).ravel().astype(np.int64)
-            return dict(place.by_label(now.tolist(), operator.add))
+            return dict(place.by_label([int(row[0]) for row in self._own.read(place.cells)], operator.add))
         now = self._last(place) if place.is_ended else _read(place.registry, place.cells, place.numbers)
         if place.is_ended:  # in the meantime
             now = self._last(place)

@@ -69,10 +69,14 @@ class OwnCells:
         table[0] = len(table)
         return table
 
-    def read(self, cells: Cells) -> npt.NDArray[np.uint64]:
-        """uint64[functions, stride], by their numbers, added up over all threads; of maxima the largest."""
+    def read(self, cells: Cells) -> list[npt.NDArray[np.uint64]]:
+        """uint64[stride] of each function, by their numbers, added up over all threads; of maxima the largest."""
         step = min(self.stride, layout.HISTOGRAM_CELLS)
         maxima = slice(layout.CELL_MAXIMUM, None, step) if step > layout.CELL_MAXIMUM else None
-        rows = [cells.read(first, count * self.stride, maxima) for first, count in self._runs]
-        found = np.concatenate(rows).reshape(-1, self.stride)
-        return found if len(rows) == 1 else found[np.argsort(self._numbers)]
+        rows: list[npt.NDArray[np.uint64]] = []
+        for first, count in self._runs:
+            if maxima is not None and self.stride % layout.PAGE_CELLS == 0:
+                rows += cells.read_rows(first, count, self.stride, maxima)
+            else:
+                rows += list(cells.read(first, count * self.stride, maxima).reshape(-1, self.stride))
+        return rows if len(self._runs) == 1 else [rows[at] for at in np.argsort(self._numbers).tolist()]

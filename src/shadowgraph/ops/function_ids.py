@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.registry import Registry
-from shadowgraph.errors import StartError
+from shadowgraph.errors import UsageError
 from shadowgraph.trace.spool_writer import SpoolWriter
 
 __all__ = ["ArenaNumbers", "FunctionIds", "Numbers"]
@@ -68,7 +68,7 @@ class FunctionIds:
         if known is not None:
             return known
         if self._last + 1 >= layout.FUNCTIONS:
-            raise StartError(
+            raise UsageError(
                 f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer with -f or -m"
             )
         return self._give(self._last + 1, path, address, name, size)
