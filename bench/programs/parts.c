@@ -34,6 +34,7 @@ void sg_enter_slow(void)
 
 /* Known to the agent's paths, and never reached: nobody but a recorder is on these functions. */
 void *sg_registry;
+char *sg_areas;
 
 void sg_leave_measured(void)
 {

@@ -142,12 +142,7 @@ sg_enter_frugal:
     mov rsi, r10
     mov r10, rcx
     mov r8, rdx
-    mov rax, [rsp]
-    mov [r10 + FRAME_ORIGINAL], rax
-    mov rax, [r11 + FUNCTION_BODY]
-    mov [r10 + FRAME_TARGET], rax
-    mov [r10 + FRAME_FUNCTION], r11
-    mov [r10 + FRAME_SLOT], rsp              /* now: a signal handler may leave a handler by longjmp, and the frame must go then */
+    WRITE_FRAME r10                          /* now: a signal handler may leave a handler by longjmp, and the frame must go then */
     lea rdx, [rsp + KEPT]
     sub rsp, ENTRY_SIZE
     .cfi_adjust_cfa_offset ENTRY_SIZE
@@ -200,9 +195,7 @@ sg_enter_frugal:
     jmp .Lenter_go
 
 .Lfrugal_stamp:
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    NOW
     add rax, [r10 + FRAME_BIAS]
     mov [rsi], rax
     jmp .Lfrugal_stamped
@@ -286,9 +279,7 @@ sg_enter_frugal:
     INSIDE_FRUGAL
     jmp .Lfrugal_enter_one
 .Lfrugal_look_at_clock:
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    NOW
     mov [rsp + CALL_TIME], rax
     jmp .Lfrugal_enter_one
 .Lfrugal_tell_entry:
@@ -411,9 +402,7 @@ sg_enter_frugal:
     INSIDE_FRUGAL
     jmp .Lfrugal_leave_one
 .Lfrugal_end:
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    NOW
     mov rdx, [r10 + FRAME_OPEN]
     add rax, [r10 + FRAME_BIAS]
     sub rax, [rdx]
@@ -429,12 +418,7 @@ sg_enter_frugal:
     jb .Lfrugal_record_slowly
     cmp rax, [rip + .Llong]
     jae .Lfrugal_record_slowly
-    movabs rdi, SG_PLACE_ONE
-    xadd [r8 + THREAD_POSITION], rdi
-    js .Lfrugal_record_slowly
-    shl rdi, 16
-    shr rdi, 16
-    prefetchw [rdi + SG_AHEAD]
+    RESERVE .Lfrugal_record_slowly, [r8 + THREAD_POSITION]
     mov rdx, [r10 + FRAME_OPEN]
     mov rsi, [rdx]
     mov [rdi], rsi

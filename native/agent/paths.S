@@ -55,15 +55,8 @@ sg_enter:
     cmpxchg [rdx + THREAD_TOP], rcx          /* ours is taken, and stays free for signal handlers until it has a slot */
     jne .Lenter_slow
 .Lenter_taken:
-    mov rax, [rsp]
-    mov [rcx + FRAME_ORIGINAL], rax
-    mov rax, [r11 + FUNCTION_BODY]
-    mov [rcx + FRAME_TARGET], rax
-    mov [rcx + FRAME_FUNCTION], r11
-    mov [rcx + FRAME_SLOT], rsp
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    WRITE_FRAME rcx
+    NOW
     add rax, [rcx + FRAME_BIAS]
     mov rdx, [rcx + FRAME_OPEN]
     mov [rdx], rax
@@ -167,12 +160,7 @@ sg_enter_measure:
     THREAD rdx, rcx, .Lenter_slow
     TAKE_FRAME .Lenter_slow
     mov [rsp - 56], rdi
-    mov rax, [rsp]
-    mov [rcx + FRAME_ORIGINAL], rax
-    mov rax, [r11 + FUNCTION_BODY]
-    mov [rcx + FRAME_TARGET], rax
-    mov [rcx + FRAME_FUNCTION], r11
-    mov [rcx + FRAME_SLOT], rsp
+    WRITE_FRAME rcx
     mov rdx, [rcx + FRAME_OPEN]
     mov rdi, [rip + sg_registry]
 1:  mov rax, [rdi + REGISTRY_EPOCH]
@@ -191,9 +179,7 @@ sg_enter_measure:
     cmp rax, [rdx + OPEN_EPOCH]
     jne 1b
     mov rdi, rdx
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    NOW
     add rax, [rcx + FRAME_BIAS]
     mov [rdi], rax
     mov rax, [rdi + OPEN_USERS]
@@ -217,18 +203,11 @@ sg_enter_recorders:
     RETURN_ADDRESS_OR .Lenter_slow
     THREAD rdx, rcx, .Lenter_slow
     TAKE_FRAME .Lenter_slow
-    mov rax, [rsp]
-    mov [rcx + FRAME_ORIGINAL], rax
-    mov rax, [r11 + FUNCTION_BODY]
-    mov [rcx + FRAME_TARGET], rax
-    mov [rcx + FRAME_FUNCTION], r11
-    mov [rcx + FRAME_SLOT], rsp
+    WRITE_FRAME rcx
     mov rax, [r11 + FUNCTION_RECORDERS]
     mov rdx, [rcx + FRAME_OPEN]
     mov [rdx + OPEN_USERS], rax
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    NOW
     add rax, [rcx + FRAME_BIAS]
     mov rdx, [rcx + FRAME_OPEN]
     mov [rdx], rax

@@ -16,6 +16,12 @@
     sahf
     .endm
 
+    .macro NOW                               /* ticks into rax; rdx is lost */
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    .endm
+
 /*
  * The state of this thread, or off to `without`: for a new thread (0), for one that shares its TLS with another (1), and,
  * where the state is found by the gs base, for one that has merely inherited it from the thread that made it.
@@ -77,6 +83,26 @@
     sub rdx, rcx
     cmp rdx, SG_STRIDE * SG_FRAMES
     jb \if_site
+    .endm
+
+/* What a frame says of its call; last, its slot: from then on it is in use. The caller is at [rsp], r11 the function. */
+    .macro WRITE_FRAME frame
+    mov rax, [rsp]
+    mov [\frame + FRAME_ORIGINAL], rax
+    mov rax, [r11 + FUNCTION_BODY]
+    mov [\frame + FRAME_TARGET], rax
+    mov [\frame + FRAME_FUNCTION], r11
+    mov [\frame + FRAME_SLOT], rsp
+    .endm
+
+/* A place for a record into rdi, reserved in one instruction; then filled. `position`: of the thread's ring, in memory. */
+    .macro RESERVE full, position:vararg
+    movabs rdi, SG_PLACE_ONE
+    xadd \position, rdi
+    js \full
+    shl rdi, 16                              /* the address without the count */
+    shr rdi, 16
+    prefetchw [rdi + SG_AHEAD]               /* a segment comes from memory, or from the controller's processor */
     .endm
 
 /* A frame for this call into rcx, as in sg_enter; rdx is the thread. */

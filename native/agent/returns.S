@@ -29,9 +29,7 @@ sg_return:
     mov rdi, [rdx + 8]
     test rdi, rdi
     js .Lreturn_marked                       /* other users, or values to capture: the slow path takes the time itself */
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    NOW
     add rax, [rcx + FRAME_BIAS]
     sub rax, rsi                             /* duration: the bias, and with it the depth, cancels */
     cmp rax, [rip + sg_minimal_ticks]
@@ -43,12 +41,7 @@ sg_return:
     THREAD rdx, rdi, .Lreturn_slow
     cmp rcx, [rdx + THREAD_TOP]
     jne .Lreturn_slow                        /* tail-called functions, dead frames or another stack's above it */
-    movabs rdi, SG_PLACE_ONE
-    xadd [rdx + THREAD_POSITION], rdi        /* reserved in one instruction; then filled */
-    js .Lreturn_slow
-    shl rdi, 16                              /* the address without the count */
-    shr rdi, 16
-    prefetchw [rdi + SG_AHEAD]               /* a segment comes from memory, or from the controller's processor */
+    RESERVE .Lreturn_slow, [rdx + THREAD_POSITION]
     mov [rdi], rsi
     mov [rdi + 8], rax
 .Lreturn_free:
@@ -115,9 +108,7 @@ sg_return_aside:
     jnz .Lreturn_free
     jmp .Lreturn_slow
 .Lreturn_recorders:                          /* recorders alone want the exit: each gets its record here */
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    NOW
     add rax, [rcx + FRAME_BIAS]
     sub rax, rsi
     cmp rax, [rip + sg_minimal_ticks]
@@ -141,12 +132,7 @@ sg_return_aside:
     neg r9d                                  /* slot 0 has rings 0, slot SG_USERS - n has rings n */
     and r9d, USERS_MASK
     shl r9d, RING_SHIFT
-    movabs rdi, SG_PLACE_ONE
-    xadd [rdx + r9 + THREAD_POSITION], rdi
-    js .Lreturn_recorder_full
-    shl rdi, 16
-    shr rdi, 16
-    prefetchw [rdi + SG_AHEAD]
+    RESERVE .Lreturn_recorder_full, [rdx + r9 + THREAD_POSITION]
     mov [rdi], rsi
     mov [rdi + 8], rax
     lea r9, [r8 - 1]
