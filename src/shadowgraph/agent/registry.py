@@ -81,10 +81,11 @@ class Registry:
 
     def _sweep(self) -> None:
         left = self._users["flags"] & layout.USER_LEFT != 0
-        for slot in np.flatnonzero((self._users["kind"] != layout.USER_FREE) & ~left).tolist():
-            row = self._users[slot]
-            pid = int(row["controller_pid"])
-            if process_start(pid) != int(row["controller_start"]):
+        there = np.flatnonzero((self._users["kind"] != layout.USER_FREE) & ~left)
+        pids = self._users["controller_pid"][there].tolist()
+        started = {pid: process_start(pid) for pid in set(pids)}
+        for slot, pid in zip(there.tolist(), pids, strict=True):
+            if started[pid] != int(self._users["controller_start"][slot]):
                 self._remove(slot)
 
     def settle(self) -> None:
