@@ -44,4 +44,7 @@ static inline void sg_add_to_cells(uint64_t *cells, uint64_t value, int with_max
     SG_ADD_TO(cells + SG_CELL_COUNT, 1);
 }
 
+/* floats.c: the same of a double, by the number of the first cell; 0 if there is no room. */
+SG_HIDDEN int sg_add_float(struct sg_thread *thread, uint64_t first, uint64_t bits, int with_bucket);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "doubles.h"
 #include "kernel.h"
 
 #define APART __attribute__((noinline, cold))
@@ -116,14 +117,7 @@ APART static int read_stack(struct view *view, const uint64_t *stack, uint64_t i
     return 1;
 }
 
-/* --- doubles (IEEE 754-2008, sections 3.4 and 5.11) --- */
-
-#define INFINITY_BITS 0x7ff0000000000000ull
-
-static int is_nan(uint64_t bits)
-{
-    return (bits & ~(1ull << 63)) > INFINITY_BITS;
-}
+/* --- doubles (IEEE 754-2008, section 5.11) --- */
 
 /* A signed number in the order of the doubles; both zeros are 0. */
 static int64_t ordered(uint64_t bits)
@@ -133,31 +127,14 @@ static int64_t ordered(uint64_t bits)
 
 static int float_less(uint64_t left, uint64_t right, int or_equal)
 {
-    if (is_nan(left) || is_nan(right))
+    if (sg_is_nan(left) || sg_is_nan(right))
         return 0;
     return or_equal ? ordered(left) <= ordered(right) : ordered(left) < ordered(right);
 }
 
 static int float_equal(uint64_t left, uint64_t right)
 {
-    return !is_nan(left) && !is_nan(right) && ordered(left) == ordered(right);
-}
-
-/* A float as a double. Every float is one, those below its normal range too. */
-static uint64_t widen(uint32_t bits)
-{
-    uint64_t sign = (uint64_t)(bits >> 31) << 63, fraction = bits & 0x7fffff;
-    int exponent = bits >> 23 & 0xff;
-    if (exponent == 0xff)
-        return sign | INFINITY_BITS | fraction << 29;
-    if (!exponent) {
-        if (!fraction)
-            return sign;
-        int shift = __builtin_clz((uint32_t)fraction) - 8;
-        exponent = 1 - shift;
-        fraction = fraction << shift & 0x7fffff;
-    }
-    return sign | (uint64_t)(exponent + 1023 - 127) << 52 | fraction << 29;
+    return !sg_is_nan(left) && !sg_is_nan(right) && ordered(left) == ordered(right);
 }
 
 /* --- operations that not every pair of numbers has --- */
@@ -314,7 +291,7 @@ int sg_predicate_holds(const struct sg_predicate *predicate, const struct sg_pre
         case SG_PREDICATE_U8: value = (uint8_t)left; goto store;
         case SG_PREDICATE_U16: value = (uint16_t)left; goto store;
         case SG_PREDICATE_U32: value = (uint32_t)left; goto store;
-        case SG_PREDICATE_WIDEN: value = widen((uint32_t)left); goto store;
+        case SG_PREDICATE_WIDEN: value = sg_widen((uint32_t)left); goto store;
 
         case SG_PREDICATE_MEMORY8:
         case SG_PREDICATE_MEMORY16:

@@ -2,6 +2,7 @@
  * The users of a call: who they are, what each does at the entry, and what at the exit. The recorder in slot 0, alone on a
  * function, does without this: the plain paths of paths.S serve it.
  */
+#include "doubles.h"
 #include "handling.h"
 #include "measuring.h"
 #include "shadowgraph/predicate.h"
@@ -51,6 +52,12 @@ static void add_value(struct sg_thread *thread, uint32_t slot, const struct sg_f
     int histogram = user->kind == SG_USER_HISTOGRAM;
     int has_sign = user->value != SG_VALUE_DURATION && !(user->value & SG_VALUE_UNSIGNED);
     uint64_t first = sg_first_cell(user, function);
+    if (user->value & SG_VALUE_FLOAT) {
+        uint64_t wide = (user->value >> SG_VALUE_BITS_SHIFT & 0xff) == 32 ? sg_widen((uint32_t)value) : value;
+        if (!first || !sg_add_float(thread, first, wide, histogram))
+            sg_losses_of(thread, slot)->missed++;
+        return;
+    }
     value = narrowed(user->value, value);
     int negative = has_sign && (int64_t)value < 0;
     if (histogram && negative) {
@@ -76,7 +83,7 @@ static void add_call(struct sg_thread *thread, uint32_t slot, const struct sg_fu
 }
 
 /*
- * An integer argument, in a register or on the stack; 0 if there is none. A function may have fewer arguments than it is asked
+ * An argument, in a register or on the stack; 0 if there is none. A function may have fewer arguments than it is asked
  * for, and its stack may end above it: other pages than that of the return address are probed.
  */
 static int read_argument(const struct sg_user_call *call, uint32_t code, uint64_t *value)
@@ -84,6 +91,12 @@ static int read_argument(const struct sg_user_call *call, uint32_t code, uint64_
     const struct sg_entry_registers *r = call->registers;
     const uint64_t integers[] = {r->rdi, r->rsi, r->rdx, r->rcx, r->r8, r->r9};
     uint32_t number = (code & SG_VALUE_SOURCE) - SG_VALUE_ARGUMENT;
+    if (code & SG_VALUE_FLOAT) {
+        uint64_t vectors[8][2];
+        sg_see_vectors(vectors, call);
+        *value = vectors[number & 7][0];
+        return 1;
+    }
     if (number < 6) {
         *value = integers[number];
         return 1;
@@ -285,8 +298,9 @@ static inline void leave_one(struct sg_thread *thread, struct sg_frame *frame, u
     case SG_USER_TOTALS:
         add_value(thread, slot, frame->function,
                   user->value == SG_VALUE_DURATION                      ? sg_duration_of(frame, now)
-                  : (user->value & SG_VALUE_SOURCE) == SG_VALUE_RESULT ? registers->rax
-                                                                        : *(uint64_t *)sg_user_data(frame, slot, 0));
+                  : (user->value & SG_VALUE_SOURCE) != SG_VALUE_RESULT ? *(uint64_t *)sg_user_data(frame, slot, 0)
+                  : user->value & SG_VALUE_FLOAT                       ? registers->xmm[0].low
+                                                                       : registers->rax);
         break;
     case SG_USER_HANDLER:
         sg_handler_leave(thread, handling, frame, slot, now, registers);

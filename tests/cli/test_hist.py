@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
+import struct
+
 from tests.support.attached import Running
 from tests.support.live import SHADOWGRAPH, result, send, started, wait_for_users
 from tests.support.manners import Ended, program, run
@@ -66,3 +70,47 @@ def test_a_command_is_measured_too() -> None:
     assert ended.lines[:3] == ["work 20 step 40", "OK", "step"]
     assert ended.lines[3].startswith("  40 calls  mean ") and " ns  p50 " in ended.lines[3]
     assert ended.lines[-1] == "... and 1 more function (--limit 0 shows all)"
+
+
+def floats(numbers: list[float], *options: str) -> Ended:
+    """What `hist` prints of a function that is called with these doubles."""
+    with Running([program("live_floats", "o2")]) as running:
+        command = started("hist", str(running.pid), "-f", "of_double", *options)
+        wait_for_users(running.pid, 1)
+        bits = [struct.unpack("<Q", struct.pack("<d", number))[0] for number in numbers]
+        assert running.say("\n".join([str(len(bits)), *(f"{number:x}" for number in bits)])) == "done"
+        assert running.end("") == ["OK"]
+        output, errors = command.communicate()
+        return Ended(output, errors, command.returncode)
+
+
+def test_floating_point_numbers_and_what_is_none() -> None:
+    ended = floats([-1.5, 0.0, 0.25, 0.25, 1e6, math.nan, math.inf, math.inf], "--value", "farg(0)")
+    assert ended.status == 0 and ended.errors == ""
+    assert ended.lines == [
+        "of_double",
+        "  5 calls  mean 200000  p50 0.257812  p90 991520  p99 999152  max 1e+06",
+        "  besides 1 NaN, 2 +infinity",
+        "             -1.5 … -1.375  1  ████████████████████",
+        "                         0  1  ████████████████████",
+        "            0.25 … 0.28125  2  ████████████████████████████████████████",
+        "          0.28125 … 983040  0",
+        "  983040 … 1.04858e+06  1  ████████████████████",
+        "",
+    ]
+
+
+def test_json_has_no_number_that_json_does_not_have() -> None:
+    def refuse(text: str) -> None:
+        raise AssertionError(text)
+
+    ended = floats([1e308, 1e308, -1e-310, math.nan, -math.inf], "--value", "fresult", "--json")
+    (found,) = json.loads(ended.output, parse_constant=refuse)["functions"]
+    assert (found["count"], found["nan"], found["plus_infinity"], found["minus_infinity"]) == (3, 1, 0, 1)
+    assert (found["mean"], found["max"]) == (None, 1e308)
+    assert found["buckets"] == [[-1.125 * 2.0**-128, 0.0, 1], [1.875 * 2.0**127, None, 2]]
+
+
+def test_a_function_that_was_given_no_number_at_all_is_shown() -> None:
+    ended = floats([math.nan], "--value", "fresult")
+    assert ended.lines[2] == "  besides 1 NaN"

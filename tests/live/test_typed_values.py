@@ -94,9 +94,3 @@ def test_a_value_that_no_call_has(text: str) -> None:
         UsageError, match=r"is no value of a call; it is duration, result, or arg\(0\) to arg\(63\), and"
     ):
         measured_value(text)
-
-
-@pytest.mark.parametrize("text", ["farg(0)", "fresult", "f64(result)", "f32(farg(1))", "double(arg(0))"])
-def test_of_a_floating_point_number_it_is_said_what_shows_it(text: str) -> None:
-    with pytest.raises(UsageError, match=r"floating-point numbers cannot be measured \(--when compares them, record"):
-        measured_value(text)

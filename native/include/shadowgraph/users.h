@@ -31,6 +31,7 @@
 #define SG_VALUE_SOURCE 0xff         /* the part of a value that says which of them; */
 #define SG_VALUE_BITS_SHIFT 8        /* in the next byte: how many of its low bits count, 0 or 64: all; */
 #define SG_VALUE_UNSIGNED 0x10000    /* they have no sign */
+#define SG_VALUE_FLOAT 0x20000       /* a double, of 32 bits a float: the result in xmm0, or argument n in xmm n, n below 8 */
 
 struct sg_user {
     uint32_t kind;
@@ -179,6 +180,18 @@ struct sg_page {
 #define SG_CELL_SUM 1
 #define SG_CELL_MAXIMUM 2
 #define SG_CELL_BUCKETS 4
+/*
+ * Of floating-point values the sum is a double, the maximum a number in the order of the doubles. Finite ones are counted in
+ * the first cell, others in the last ones. Totals have this page alone. Behind it a histogram has buckets for values above 0, from
+ * 2**(exponent - 1023) on, and as many for those below 0; what is nearer to 0 or further from it is in the first or the last one.
+ */
+#define SG_FLOAT_HISTOGRAM_CELLS 4608
+#define SG_CELL_ZEROS 3
+#define SG_CELL_INFINITY 4
+#define SG_CELL_MINUS_INFINITY 5
+#define SG_CELL_NAN 6
+#define SG_FLOAT_BUCKETS 2048
+#define SG_FLOAT_EXPONENT 895
 #define SG_BUCKET_BITS 3 /* eight buckets to a power of two; values below sixteen have one each */
 
 /* What users have lost, thread by thread and user by user; of a recorder in slot 0 see struct sg_shared_thread. */

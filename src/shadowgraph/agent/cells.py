@@ -5,7 +5,7 @@ Their layout is that of native/include/shadowgraph/users.h.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,10 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.errors import StartError, UsageError
 
-__all__ = ["Cells"]
+__all__ = ["Add", "Cells"]
 
 _Counts = npt.NDArray[np.uint64]
+Add = Callable[[_Counts, _Counts, int], None]
 
 
 class Cells:
@@ -45,20 +46,20 @@ class Cells:
             found[maxima] = largest[first - low * size :][:count][maxima]
         return found
 
-    def read_rows(self, first: int, count: int, stride: int, maxima: slice) -> list[_Counts]:
-        """The same of ``count`` times ``stride`` cells, which are whole pages; rows that nobody has touched are one."""
-        parts = stride // layout.PAGE_CELLS
-        low = first // layout.PAGE_CELLS
+    def read_rows(self, first: int, count: int, stride: int, add: Add) -> list[_Counts]:
+        """``count`` times ``stride`` cells, which are whole pages; rows that nobody has touched are one and the same.
+
+        ``add`` adds a thread's page to those of others, in place, and is told which of a row's pages it is.
+        """
+        size = layout.PAGE_CELLS
+        parts, low = stride // size, first // size
         untouched = np.zeros(stride, np.uint64)
         rows = [untouched] * count
         for page in self._pages(low, low + count * parts):
             row, part = divmod(int(self.arena.pages["number"][page]) - low, parts)
             if rows[row] is untouched:
                 rows[row] = np.zeros(stride, np.uint64)
-            own, cells = rows[row][part * layout.PAGE_CELLS :][: layout.PAGE_CELLS], self.arena.cells[page]
-            largest = np.maximum(own[maxima], cells[maxima])
-            own += cells
-            own[maxima] = largest
+            add(rows[row][part * size :][:size], self.arena.cells[page], part)
         return rows
 
     def read_each(self, numbers: npt.NDArray[np.integer]) -> _Counts:
@@ -94,7 +95,7 @@ class Cells:
             most = layout.PAGE_NUMBERS - layout.COUNTER_CELLS // size
             raise UsageError(
                 f"no room to measure so many functions: a process has histograms of {most:,} functions at most, "
-                "and of values that may be negative half as many; choose fewer (-f)"
+                "of values that may be negative half as many, of floating-point ones a ninth; choose fewer (-f)"
             )
         return page * size
 

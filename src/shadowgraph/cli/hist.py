@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,7 +39,8 @@ _STEPS = 16
     default="duration",
     metavar="duration|result|arg(N)",
     help="What is measured: the time of each call, what it returns, or its integer argument N (0 to 63). Of a narrow "
-    "type: 'i32(result)', 'u8(arg(1))', with i or u and 8, 16, 32 or 64 bits.  [default: duration]",
+    "type: 'i32(result)', 'u8(arg(1))', with i or u and 8, 16, 32 or 64 bits. Of floating-point: 'fresult', 'farg(0)', "
+    "'f32(fresult)', 'f32(farg(0))'.  [default: duration]",
 )
 @follow_option
 @click.option("--for", "duration", type=Time(), metavar="TIME", help="Stop after this time (10s).")
@@ -94,7 +96,8 @@ def _write(output: Output, histogram: Histogram, session: Session, options: dict
         from shadowgraph.view.live import write_distributions
         from shadowgraph.view.units import count_of, format_time
 
-        write_distributions(output, shown, format_time if options["value"] == "duration" else _number)
+        show = _short if histogram.is_float else format_time if options["value"] == "duration" else _number
+        write_distributions(output, shown, show)
         if left["more"]:
             output.line(f"... and {count_of(left['more'], 'more function')} (--limit 0 shows all)")
         if silent:
@@ -112,7 +115,7 @@ def _distributions(histogram: Histogram, program: str, options: dict[str, Any]) 
     found = [
         Distribution(Function(label, program, options["raw_names"]), summary, histogram.spread(label, _STEPS))
         for label, summary in summaries.items()
-        if summary["count"]
+        if summary["count"] or any(summary.get(name) for name in ("nan", "plus_infinity", "minus_infinity"))
     ]
     sort = options["sort"]
     if sort == "name":
@@ -123,14 +126,25 @@ def _distributions(histogram: Histogram, program: str, options: dict[str, Any]) 
 
 
 def _key(one: Distribution, sort: str) -> float:
-    return one.summary["count"] * one.summary["mean"] if sort == "total" else one.summary[sort]
+    found = one.summary["count"] * one.summary["mean"] if sort == "total" else one.summary[sort]
+    return found if math.isfinite(found) else 0.0
 
 
 def _record(one: Distribution, histogram: Histogram) -> dict[str, Any]:
     unit = "_ns" if histogram.value == "duration" else ""
-    summary = {name if name == "count" else name + unit: value for name, value in one.summary.items()}
-    buckets = [list(bucket) for bucket in histogram.buckets(one.function.label)]
+    summary = {name if name == "count" else name + unit: _finite(value) for name, value in one.summary.items()}
+    buckets = [[_finite(low), _finite(high), count] for low, high, count in histogram.buckets(one.function.label)]
     return {**one.function.identity, **summary, "buckets": buckets}
+
+
+def _finite(value: float) -> float | None:
+    """None for what JSON has no number for: where the outermost buckets end, a sum that has left the doubles."""
+    return value if math.isfinite(value) else None
+
+
+def _short(value: float) -> str:
+    """A floating-point value."""
+    return f"{value:.6g}"
 
 
 def _number(value: float) -> str:

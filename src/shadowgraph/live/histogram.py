@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
-from shadowgraph.live import buckets
+from shadowgraph.live import buckets, float_buckets
 from shadowgraph.live.measured_value import MeasuredValue, measured_value
 from shadowgraph.live.own_cells import OwnCells
 from shadowgraph.live.user import Numbers, Place, User, add_up
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Histogram", "Totals"]
 
+_Cells = npt.NDArray[np.uint64]
 _QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
@@ -44,7 +45,9 @@ class _Measure(User):
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        self._own = OwnCells(self._stride_of(self._measured))
+        stride = self._stride_of(self._measured)
+        add = _add_floats if self._measured.is_float else _add_numbers
+        self._own = OwnCells(stride, None if stride % layout.PAGE_CELLS else add)
         self._kept: dict[str, npt.NDArray[np.uint64]] = {}
         self._cells_before: dict[str, npt.NDArray[np.uint64]] = {}  # in programs that are over
 
@@ -85,7 +88,7 @@ class _Measure(User):
         self._cells_before = {}
 
     def _add(self, part: Self) -> None:
-        add_up(self._cells_before, part._kept, _joined)
+        add_up(self._cells_before, part._kept, self._joined)
 
     def keep(self, place: Place) -> None:
         """Keep the last readings."""
@@ -95,12 +98,22 @@ class _Measure(User):
         with self.changing:
             found = dict(self._kept) if self._place is None else self._cells_at(self._place)
             for more in (self._cells_before, *(part._cells() for part in self._parts)):
-                add_up(found, more, _joined)
+                add_up(found, more, self._joined)
             return found
 
     def _cells_at(self, place: Place) -> dict[str, npt.NDArray[np.uint64]]:
         rows = self._own.read(place.cells)
-        return dict(place.by_label(rows, _joined))
+        return dict(place.by_label(rows, self._joined))
+
+    @property
+    def _joined(self) -> Callable[[_Cells, _Cells], _Cells]:
+        """Two functions' cells as if they were one's."""
+        return float_buckets.joined if self._measured.is_float else _joined
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the value is a floating-point number."""
+        return self._measured.is_float
 
     @cached_property
     def unit(self) -> float:
@@ -108,6 +121,8 @@ class _Measure(User):
         return 1e9 / ticks_per_second() if self._measured.is_duration else 1
 
     def _total_of(self, row: npt.NDArray[np.uint64]) -> float:
+        if self._measured.is_float:
+            return float_buckets.total(row)
         total = int(row[layout.CELL_SUM])
         if self._measured.has_sign and total >= 1 << 63:
             total -= 1 << 64  # of signed values
@@ -147,7 +162,7 @@ class Totals(_Measure):
 
     @staticmethod
     def _stride_of(value: MeasuredValue) -> int:
-        return layout.TOTALS_CELLS
+        return layout.PAGE_CELLS if value.is_float else layout.TOTALS_CELLS
 
     def fitted(self, found: Found) -> Found:
         """No more functions than there is room for."""
@@ -165,33 +180,43 @@ class Totals(_Measure):
         return replace(found, labels=labels, callers=found.callers & labels.keys())
 
     def totals(self) -> dict[str, dict[str, float]]:
-        """``count``, ``total`` and ``max`` of each function; durations in ns."""
-        return {
-            label: {
-                "count": int(row[layout.CELL_COUNT]),
-                "total": self._total_of(row),
-                "max": int(row[layout.CELL_MAXIMUM]) * self.unit,
-            }
-            for label, row in self._cells().items()
-        }
+        """``count``, ``total`` and ``max`` of each function; durations in ns.
+
+        Of floating-point values these are of the finite ones; ``nan``, ``plus_infinity`` and ``minus_infinity`` count
+        the others.
+        """
+        return {label: self._totals_of(row) for label, row in self._cells().items()}
+
+    def _totals_of(self, row: _Cells) -> dict[str, float]:
+        found: dict[str, float] = {"count": int(row[layout.CELL_COUNT]), "total": self._total_of(row)}
+        if self._measured.is_float:
+            return {**found, "max": float_buckets.largest(row), **float_buckets.others(row)}
+        return {**found, "max": int(row[layout.CELL_MAXIMUM]) * self.unit}
 
 
 class Histogram(_Measure):
     """The distribution of a value over the calls of each function.
 
     ``value``: ``duration`` (ns), ``result`` or ``arg(0)`` to ``arg(63)``, signed numbers of 64 bits; of other types
-    ``i32(result)``, ``u8(arg(1))`` and the like, as predicates write them. Values are sorted into buckets of at most an
-    eighth of their size; count and mean are exact, and so is the largest value but where all are negative.
+    ``i32(result)``, ``u8(arg(1))`` and the like, as predicates write them; ``fresult``, ``farg(0)`` to ``farg(7)``, of
+    the type float ``f32(fresult)`` and ``f32(farg(0))``. Values are sorted into buckets of at most an eighth of their
+    size; count and mean are exact, and so is the largest value but where all are negative. Of floating-point values all
+    this is about the finite ones, buckets are so fine from 2⁻¹²⁸ to 2¹²⁸, and the sum is one of doubles.
     """
 
     kind = layout.USER_HISTOGRAM
 
     @staticmethod
     def _stride_of(value: MeasuredValue) -> int:
+        if value.is_float:
+            return layout.FLOAT_HISTOGRAM_CELLS
         return layout.HISTOGRAM_CELLS * (2 if value.has_sign else 1)  # negative values have their own
 
     def percentiles(self, function: str) -> dict[str, float]:
-        """``count``, ``mean``, ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of one function."""
+        """``count``, ``mean``, ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of one function.
+
+        Of floating-point values also how many are no finite numbers: ``nan``, ``plus_infinity``, ``minus_infinity``.
+        """
         return self._summary(self._row_of(function))
 
     def all_percentiles(self) -> dict[str, dict[str, float]]:
@@ -200,11 +225,15 @@ class Histogram(_Measure):
 
     def buckets(self, function: str) -> list[tuple[float, float, int]]:
         """``(low, high, count)`` of the buckets in use: values from low to below high."""
+        if self._measured.is_float:
+            return float_buckets.used(self._row_of(function))
         used = buckets.used(self._row_of(function))
         return [(low * self.unit, high * self.unit, count) for low, high, count in used]
 
     def spread(self, function: str, most: int) -> list[tuple[float, float, int]]:
         """The same without gaps, in about ``most`` steps: buckets are joined, up to a power of two."""
+        if self._measured.is_float:
+            return float_buckets.spread(self._row_of(function), most)
         steps = buckets.spread(self._row_of(function), most)
         return [(low * self.unit, high * self.unit, count) for low, high, count in steps]
 
@@ -219,6 +248,8 @@ class Histogram(_Measure):
         return found[0]
 
     def _summary(self, row: npt.NDArray[np.uint64]) -> dict[str, Any]:
+        if self._measured.is_float:
+            return self._float_summary(row)
         used = buckets.used(row)
         seen = sum(count for _, _, count in used)
         largest = buckets.largest(row)
@@ -227,6 +258,25 @@ class Histogram(_Measure):
             summary[name] = buckets.quantile(used, quantile * seen, largest) * self.unit if seen else 0.0
         summary["max"] = largest * self.unit
         return summary
+
+    def _float_summary(self, row: _Cells) -> dict[str, Any]:
+        used, largest, seen = float_buckets.used(row), float_buckets.largest(row), int(row[layout.CELL_COUNT])
+        summary: dict[str, Any] = {"count": seen, "mean": float_buckets.total(row) / seen if seen else 0.0}
+        for name, quantile in _QUANTILES.items():
+            summary[name] = float_buckets.quantile(used, quantile * seen, largest) if seen else 0.0
+        return {**summary, "max": largest, **float_buckets.others(row)}
+
+
+def _add_numbers(sum_: _Cells, cells: _Cells, part: int) -> None:
+    """Add a page of whole numbers, the maximum at its place in each."""
+    largest = max(sum_[layout.CELL_MAXIMUM], cells[layout.CELL_MAXIMUM])
+    sum_ += cells
+    sum_[layout.CELL_MAXIMUM] = largest
+
+
+def _add_floats(sum_: _Cells, cells: _Cells, part: int) -> None:
+    """Add a page of floating-point ones, of which the first has a sum and a maximum."""
+    sum_[:] = sum_ + cells if part else float_buckets.joined(sum_, cells)
 
 
 def _joined(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

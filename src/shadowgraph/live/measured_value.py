@@ -11,9 +11,14 @@ from shadowgraph.errors import UsageError
 __all__ = ["MeasuredValue", "measured_value"]
 
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
-_ARGUMENT = re.compile(r"\s*arg\s*\(\s*(\d{1,4})\s*\)\s*", re.ASCII)
+_ARGUMENT = re.compile(r"\s*(f?)arg\s*\(\s*(\d{1,4})\s*\)\s*", re.ASCII)
 _CASTS = {f"{sign}{bits}": (sign == "u", bits) for sign in "iu" for bits in (8, 16, 32, 64)}
-_WHAT = "it is duration, result, or arg(0) to arg(63), and of a narrow type i32(result), u8(arg(1)) and the like"
+_FLOAT_ARGUMENTS = 8  # xmm0 to xmm7, by the ABI
+_FLOATS = {"f32": 32, "f64": 64}
+_WHAT = (
+    "it is duration, result, or arg(0) to arg(63), and of a narrow type i32(result), u8(arg(1)) and the like; "
+    "fresult, or farg(0) to farg(7), and of the type float f32(fresult), f32(farg(0))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,13 @@ class MeasuredValue:
 
     @property
     def has_sign(self) -> bool:
-        """Whether it may be below 0."""
-        return not self.is_duration and not self.code & layout.VALUE_UNSIGNED
+        """Whether it is a whole number that may be below 0."""
+        return not self.is_duration and not self.code & (layout.VALUE_UNSIGNED | layout.VALUE_FLOAT)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a floating-point number."""
+        return bool(self.code & layout.VALUE_FLOAT)
 
 
 def measured_value(text: str) -> MeasuredValue:
@@ -46,17 +56,21 @@ def measured_value(text: str) -> MeasuredValue:
         is_unsigned, bits = _CASTS[called[1]]
         cast = bits << layout.VALUE_BITS_SHIFT | (layout.VALUE_UNSIGNED if is_unsigned else 0)
         word = called[2].strip()
+    if called and called[1] in _FLOATS:
+        cast = _FLOATS[called[1]] << layout.VALUE_BITS_SHIFT | layout.VALUE_FLOAT
+        word = called[2].strip()
+    argument = _ARGUMENT.fullmatch(word)
+    if word == "fresult" or (argument and argument[1]):
+        number = int(argument[2]) if argument else 0
+        if (not cast or cast & layout.VALUE_FLOAT) and number < _FLOAT_ARGUMENTS:
+            source = layout.VALUE_ARGUMENT + number if argument else layout.VALUE_RESULT
+            return MeasuredValue(source | cast | layout.VALUE_FLOAT)
+    elif cast & layout.VALUE_FLOAT:
+        raise UsageError(f"{text}: {called[1] if called else ''}() is for farg(n) and fresult; {_WHAT}")
     if word == "duration" and not cast:
         return MeasuredValue(layout.VALUE_DURATION)
     if word == "result":
         return MeasuredValue(layout.VALUE_RESULT | cast)
-    argument = _ARGUMENT.fullmatch(word)
-    if argument and int(argument[1]) < layout.PREDICATE_ARGUMENTS:
-        return MeasuredValue(layout.VALUE_ARGUMENT + int(argument[1]) | cast)
-    raise UsageError(f"{text}: {_why_not(word, called[1] if called else '')}; {_WHAT}")
-
-
-def _why_not(word: str, called: str) -> str:
-    if re.match(r"farg|fresult", word) or called in ("f32", "f64", "float", "double"):
-        return "floating-point numbers cannot be measured (--when compares them, record --args and probe show them)"
-    return "is no value of a call"
+    if argument and not argument[1] and int(argument[2]) < layout.PREDICATE_ARGUMENTS:
+        return MeasuredValue(layout.VALUE_ARGUMENT + int(argument[2]) | cast)
+    raise UsageError(f"{text}: is no value of a call; {_WHAT}")

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.cells import Add, Cells
 from shadowgraph.agent.registry import Registry
 
 __all__ = ["OwnCells"]
@@ -17,8 +17,10 @@ _Numbers = npt.NDArray[np.int64]
 class OwnCells:
     """``stride`` cells for each function of one user: those it has, and those it has had since it was registered."""
 
-    def __init__(self, stride: int) -> None:
+    def __init__(self, stride: int, add: Add | None = None) -> None:
+        """``add`` is needed where these are whole pages that are not just added up."""
         self.stride = stride
+        self._add = add
         self._numbers: _Numbers = np.zeros(0, np.int64)
         self._first: _Numbers = np.zeros(0, np.int64)
         self._runs: list[tuple[int, int]] = []  # first cell, functions
@@ -71,12 +73,11 @@ class OwnCells:
 
     def read(self, cells: Cells) -> list[npt.NDArray[np.uint64]]:
         """uint64[stride] of each function, by their numbers, added up over all threads; of maxima the largest."""
-        step = min(self.stride, layout.HISTOGRAM_CELLS)
-        maxima = slice(layout.CELL_MAXIMUM, None, step) if step > layout.CELL_MAXIMUM else None
+        maxima = slice(layout.CELL_MAXIMUM, None, self.stride) if self.stride > layout.CELL_MAXIMUM else None
         rows: list[npt.NDArray[np.uint64]] = []
         for first, count in self._runs:
-            if maxima is not None and self.stride % layout.PAGE_CELLS == 0:
-                rows += cells.read_rows(first, count, self.stride, maxima)
+            if self._add is not None:
+                rows += cells.read_rows(first, count, self.stride, self._add)
             else:
                 rows += list(cells.read(first, count * self.stride, maxima).reshape(-1, self.stride))
         return rows if len(self._runs) == 1 else [rows[at] for at in np.argsort(self._numbers).tolist()]

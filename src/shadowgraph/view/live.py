@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ __all__ = [
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _BAR = 40
+_NO_NUMBERS = {"nan": "NaN", "plus_infinity": "+infinity", "minus_infinity": "−infinity"}
 _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 
 
@@ -125,6 +127,9 @@ def write_distributions(output: Output, found: Sequence[Distribution], show: Cal
         output.line(output.bold(one.function.title))
         numbers = "  ".join(f"{name} {show(one.summary[name])}" for name in _QUANTILES)
         output.line(f"  {count_of(int(one.summary['count']), 'call')}  {numbers}")
+        others = [f"{one.summary[name]:,} {word}" for name, word in _NO_NUMBERS.items() if one.summary.get(name)]
+        if others:
+            output.line(f"  besides {', '.join(others)}")
         for line in _bars(one.steps, show, output.width):
             output.line(f"  {line}")
         output.line()
@@ -153,6 +158,8 @@ def _bars(steps: list[tuple[float, float, int]], show: Callable[[float], str], w
 
 def _interval(low: float, high: float, show: Callable[[float], str]) -> str:
     """The values of a step: the first and the last of whole numbers, else up to where it ends."""
+    if high == math.ulp(0.0):  # of floating-point numbers: zero alone
+        return show(low)
     if not isinstance(low, int):
         return f"{show(low)} … {show(high)}"
     return show(low) if high - low == 1 else f"{show(low)} … {show(high - 1)}"
