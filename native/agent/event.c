@@ -5,6 +5,8 @@
 #define LOOKS 60
 /* The same where kill(2) knows no such process: one in a PID namespace of its own does not see its controller. */
 #define LOOKS_UNSEEN 5
+/* The looks after which a program that was executed begins, whoever has not entered it yet: a minute. */
+#define LOOKS_ENTERED 1200
 
 static void sound(uint32_t *bell, const uint32_t *waiting)
 {
@@ -48,6 +50,8 @@ int sg_controller_gone(uint32_t ring, uint32_t *heartbeat, uint32_t *still)
 /* Whether a user is there that answers such events. */
 static int answers(uint32_t slot, uint32_t kind)
 {
+    if (kind == SG_EVENT_ENTERED)
+        return __atomic_load_n(&sg_registry->users[slot].kind, __ATOMIC_RELAXED) == SG_USER_EXPECTED;
     uint32_t flag = kind == SG_EVENT_LOADED ? SG_USER_FOLLOWS : SG_USER_FOLLOWS_EXEC;
     return (sg_registry->live >> slot & 1) && (__atomic_load_n(&sg_registry->users[slot].flags, __ATOMIC_RELAXED) & flag);
 }
@@ -93,7 +97,9 @@ static void forget_the_gone(struct sg_event *event)
 
 static void wait_for_answers(struct sg_event *event)
 {
-    while (!all_have_answered(event)) {
+    for (uint32_t looks = 0; !all_have_answered(event); looks++) {
+        if (event->kind == SG_EVENT_ENTERED && looks > LOOKS_ENTERED)
+            return;
         uint32_t seen = __atomic_load_n(&sg_arena->answered, __ATOMIC_ACQUIRE);
         if (all_have_answered(event))
             return;
@@ -133,6 +139,15 @@ void sg_event(uint32_t kind, const uint64_t *arguments, uint32_t count)
     uint64_t signals = sg_signals_block();
     ask(kind, arguments, count);
     sg_signals_restore(signals);
+}
+
+/*
+ * The first thing that an executed program does, if several controllers go along: the first one has hooked it, and has its
+ * thread call this before it begins. The others join the first one now, as they would join it in any process that runs.
+ */
+__attribute__((visibility("default"))) void sg_wait_for_others(void)
+{
+    sg_event(SG_EVENT_ENTERED, 0, 0);
 }
 
 /*

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import shadowgraph as sg
 from shadowgraph import live
 from shadowgraph.errors import UsageError
 from shadowgraph.live.others import detach_users, read_users
 from tests.support.attached import Running
-from tests.support.live import started, until
+from tests.support.live import until
 from tests.support.manners import program
 
 STEP = "live_execs!step"
@@ -174,20 +173,6 @@ def test_who_has_been_taken_off_does_not_go_along() -> None:
         assert running.end("") == ["OK"]
 
 
-def test_of_two_controllers_one_goes_along_and_the_other_says_so(tmp_path: Path) -> None:
-    with Running(executing("line", "3", "exec", "line", "5", "line")) as running:
-        with live.attach(running.pid, follow=True) as one, live.attach(running.pid, follow=True) as two:
-            first = one.register(live.Counter(["step"]))
-            second = two.register(live.Counter(["step"]))
-            running.say("")
-            running.say("")
-            assert (first.counts(), second.counts()) == ({STEP: 8}, {STEP: 3})
-            assert {row["state"] for row in two.users} == {"exec'ed"}
-            left = f"process {running.pid} has executed another program, which another controller follows"
-            assert (one.notes, two.notes) == ([], [left])
-        assert running.end("") == ["OK"]
-
-
 def test_functions_that_execute_may_have_been_hooked_for_somebody_who_does_not_go_along() -> None:
     with Running(executing("line", "3", "exec", "line", "5", "line")) as running:
         with live.attach(running.pid) as one, live.attach(running.pid, follow=True) as two:
@@ -198,24 +183,6 @@ def test_functions_that_execute_may_have_been_hooked_for_somebody_who_does_not_g
             assert second.counts() == {STEP: 8}
             assert first.counts()["libc.so.6!execv"] == 1
         assert running.end("") == ["OK"]
-
-
-def test_a_recording_is_the_one_that_goes_along(tmp_path: Path) -> None:
-    with Running(executing("line", "3", "exec", "line", "5", "line")) as running:
-        with live.attach(running.pid, follow=True) as target:
-            counter = target.register(live.Counter(["step"]))
-            words = ["record", "--pid", str(running.pid), "-o", str(tmp_path / "run.sgt"), "-f", "step"]
-            recording = started(*words)
-            until(lambda: sum(row["functions"] > 0 for row in target.users) == 2)
-            running.say("")
-            running.say("")
-            assert counter.counts() == {STEP: 3}
-        left = f"process {running.pid} has executed another program, which another controller follows"
-        assert target.notes == [left]
-        assert running.end("") == ["OK"]
-        _, errors = recording.communicate(timeout=60)
-        assert recording.returncode == 0, errors
-    assert len(sg.open(tmp_path / "run.sgt").calls) == 8
 
 
 def test_a_program_that_cannot_be_entered_runs_on_and_that_is_said(tmp_path: Path) -> None:

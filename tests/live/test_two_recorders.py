@@ -249,17 +249,3 @@ def test_both_have_the_functions_of_libraries_that_are_loaded_later(tmp_path: Pa
 def rows_of_recorders(pid: int) -> int:
     """How many recorders have a place, and answer events."""
     return sum(row["kind"] == "recorder" and row["state"] == "on" for row in read_users(pid).rows)
-
-
-def test_a_program_that_is_executed_is_followed_by_the_first_and_the_others_say_so(tmp_path: Path) -> None:
-    with Running([program("attach_processes")]) as running:
-        commands = [record(running.pid, tmp_path / f"{number}.sgt", "-f", "middle", "-f", "works") for number in (0, 1)]
-        assert running.say("exec") == "executed 9"
-        assert running.end() == ["wrong 0 ticked 0"]
-        errors = []
-        for command in commands:
-            errors.append(command.communicate(timeout=60)[1])
-            assert command.returncode == 0, errors[-1]
-    assert calls_in(tmp_path / "0.sgt") == {"works": 1, "middle": 1000}
-    assert calls_in(tmp_path / "1.sgt") == {}
-    assert "another recorder follows" in errors[1] and "another recorder follows" not in errors[0]

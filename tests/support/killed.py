@@ -119,10 +119,10 @@ class _Moments:
             self._shared[:] = _COUNTS.pack(moments, moments, *rest)
             keep(trace)
 
-        def entered(recording: Recording, pid: int, *, first: bool = False) -> None:
-            self._stage = 0 if first else 1
+        def entered(recording: Recording, pid: int, former: Any) -> None:
+            self._stage = 0 if former is None else 1
             try:
-                enter(recording, pid, first=first)
+                enter(recording, pid, former)
             finally:
                 self._stage = 0
 

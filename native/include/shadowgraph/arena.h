@@ -133,6 +133,7 @@ struct sg_segment {
 #define SG_EVENT_EXEC 1        /* about to replace the program: seize me. arguments: SG_EXEC_..., the function's first two */
 #define SG_EVENT_EXEC_FAILED 2 /* no longer */
 #define SG_EVENT_LOADED 3      /* the loader has mapped or unmapped objects */
+#define SG_EVENT_ENTERED 4     /* a program was executed and one controller has entered it; those expected do so now */
 
 struct sg_event {
     uint32_t state;

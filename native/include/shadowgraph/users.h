@@ -24,6 +24,7 @@
 #define SG_USER_TOTALS 3    /* SG_TOTALS_CELLS cells a function */
 #define SG_USER_HISTOGRAM 4 /* SG_HISTOGRAM_CELLS cells a function */
 #define SG_USER_HANDLER 5   /* code of its own at entry and exit */
+#define SG_USER_EXPECTED 6  /* no user: stands for a controller that is to enter this program, too (SG_EVENT_ENTERED) */
 
 #define SG_VALUE_DURATION 0 /* what a histogram shows: ticks from entry to exit, */
 #define SG_VALUE_RESULT 1   /* what the function returns (rax), */
@@ -58,7 +59,7 @@ struct sg_user {
     uint64_t instances_at;   /* handler: place of its struct sg_instances in the pool, or 0 */
     uint32_t instances, instance_size; /* how many there are, of so many bytes each */
     uint32_t heartbeat;      /* the controller of a user that answers events adds one at least every 100 ms */
-    uint32_t unused;
+    uint32_t controller_thread; /* its thread that registers users: a process may have several controllers */
     char name[32];
     char filter[96];
 };

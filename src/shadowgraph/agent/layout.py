@@ -24,6 +24,7 @@ EVENT_ASKED = 2
 EVENT_EXEC = 1
 EVENT_EXEC_FAILED = 2
 EVENT_LOADED = 3
+EVENT_ENTERED = 4
 OPEN_SLOW = 0x8000000000000000
 OPEN_VALUES = 0x4000000000000000
 OPEN_USERS = 0x2000000000000000
@@ -94,6 +95,7 @@ USER_COUNTER = 2
 USER_TOTALS = 3
 USER_HISTOGRAM = 4
 USER_HANDLER = 5
+USER_EXPECTED = 6
 VALUE_DURATION = 0
 VALUE_RESULT = 1
 VALUE_ARGUMENT = 2
@@ -232,7 +234,7 @@ user_dtype = np.dtype(
             "instances",
             "instance_size",
             "heartbeat",
-            "unused",
+            "controller_thread",
             "name",
             "filter",
         ],

@@ -9,6 +9,7 @@ what it left.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -270,6 +271,19 @@ class Registry:
         recorders = (self._users["kind"][list(RECORDER_SLOTS)] == layout.USER_RECORDER).all()
         raise _all_recorders() if recorders else _all_taken()
 
+    def expect(self, pid: int, start: int, thread: int) -> None:
+        """Have a slot stand for a controller that is to enter this program as well. Called with the lock held."""
+        slot = self._free_slot()
+        self._write_user(slot, UserRow(layout.USER_EXPECTED, "expected"))
+        self._users[slot]["flags"] = layout.USER_ENDED  # who looks for users sees none
+        for name, value in (("start", start), ("pid", pid), ("thread", thread)):
+            self._users[slot][f"controller_{name}"] = value
+
+    def expect_no_more(self, slot: int) -> None:
+        """Nobody is to be waited for whom a slot stands for. Called with the lock held."""
+        self._users[slot]["kind"] = layout.USER_FREE
+        self.arena.answer_all(slot)
+
     def _share_frames(self) -> None:
         """Somebody comes beside a recorder whose limit of depth the plain paths see to, by taking the frames beyond."""
         plain = int(self._row["recorders"]) & int(self._row["live"]) & ~int(self._row["limited"]) & 1
@@ -402,6 +416,7 @@ class Registry:
             row[name] = value
         row["controller_pid"] = os.getpid()
         row["controller_start"] = process_start(os.getpid())
+        row["controller_thread"] = threading.get_native_id()
         row["name"] = user.name.encode()[:31]
         row["filter"] = user.filter.encode()[:95]
         row["kind"] = user.kind

@@ -1,8 +1,8 @@
 """Going along with processes of a target that execute other programs, whose first call is seen.
 
 As in a recording (ops/recording.py): the agent asks before the system call, the thread is seized, and where the exec
-has happened the new program is entered while it stands at its entry. Each user gets somebody there who stands for it
-(:meth:`User.another`).
+has happened the new program is entered while it stands at its entry, behind other controllers if these are asked first
+(ops/handover.py). Each user gets somebody there who stands for it (:meth:`User.another`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
+from shadowgraph.ops.handover import Entrance, hand_over, not_entered
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import find_process, find_thread
 from shadowgraph.target import launch, ptrace
@@ -23,7 +24,7 @@ from shadowgraph.target.vet import vet_process
 if TYPE_CHECKING:
     from shadowgraph.live.program import Program
 
-__all__ = ["Execs", "left_to_others"]
+__all__ = ["Execs"]
 
 # Where several controllers are asked, one after the other answers: those of recorders first.
 _ORDER = [*RECORDER_SLOTS, *(slot for slot in range(layout.USERS) if slot not in RECORDER_SLOTS)]
@@ -31,20 +32,22 @@ _MOST_NAMES = 5
 
 
 class Execs:
-    """The execs of one target. ``enter`` puts its users on a program that stands at its entry.
+    """The execs of one target. ``enter`` puts its users on a program that a process runs now instead of a former one.
 
-    ``ended`` is told of a process that has ended on the way there, and its wait status.
+    It stands at its entry, and is our tracee if we are the first to enter it. ``ended`` is told of a process that has
+    ended on the way there, and its wait status.
     """
 
     def __init__(
-        self, enter: Callable[[int, Program], None], ended: Callable[[int, int], None], notes: Callable[[], list[str]]
+        self,
+        enter: Callable[[int, Program, bool], Program],
+        ended: Callable[[int, int], None],
+        notes: Callable[[], list[str]],
     ) -> None:
         self._enter = enter
         self._ended = ended
         self._notes = notes
-        self._pending = PendingExecs()
-        self._from: dict[int, Program] = {}  # by pid
-        self._left_to_others = set[int]()
+        self._pending: PendingExecs[Program] = PendingExecs()
         self._is_closed = False
         self._silent: dict[str, set[str]] = {}
 
@@ -55,6 +58,10 @@ class Execs:
         """Whether a thread of this process is about to execute, and is ours."""
         return self._pending.concerns(pid)
 
+    def leave(self, program: Program) -> bool:
+        """Whether a process of a program is about to execute, and is ours."""
+        return self._pending.leave(program)
+
     def answer(self, program: Program, event: Any, slots: list[int]) -> bool:
         """Do what a thread waits for that is about to execute; False if others have to do something first."""
         first = next((slot for slot in _ORDER if event["waits"][slot]), None)
@@ -63,16 +70,17 @@ class Execs:
         pid, tid = _who_asks(event, program)
         try:
             if int(event["kind"]) == layout.EVENT_EXEC_FAILED:
-                self._left_to_others.discard(pid)
-                self._from.pop(pid, None)
-                self._pending.let_go(tid)
+                self._pending.fail(tid, pid)
+            elif self._is_closed:
+                pass
             elif event["followed_by"]:
-                self._left_to_others.add(pid)
-            elif not self._is_closed:
+                registry = program.hooking.registry
+                assert registry is not None
+                self._pending.later.expect(pid, registry.arena.inode, program)
+            else:
                 refuse_confined(pid)
                 refuse_rights(pid, event["arguments"])
-                self._pending.expect(tid, pid)
-                self._from[pid] = program
+                self._pending.expect(tid, pid, program)
                 event["followed_by"] = os.getpid()
         except ptrace.TraceeEnded as ended:
             self._ended(pid, ended.status)
@@ -82,42 +90,50 @@ class Execs:
 
     def follow(self) -> None:
         """Enter the programs of processes that have executed."""
-        for pid, status in self._pending.come():
-            program = self._from.pop(pid, None)
-            if program is not None:
-                program.left_by(pid)
-            if not os.WIFSTOPPED(status):
-                self._ended(pid, status)
-            elif program is not None:
+        for pid, status, program in self._pending.come():
+            program.left_by(pid)
+            if os.WIFSTOPPED(status):
                 self._follow(pid, program)
+            else:
+                self._ended(pid, status)
+        for pid, program, entrance in self._pending.later.come():
+            program.left_by(pid)
+            if entrance is not None:
+                self._follow_behind(entrance, program)
+            else:
+                self._note(not_entered(pid))
+
+    def _follow_behind(self, entrance: Entrance, program: Program) -> None:
+        try:
+            self._enter(entrance.pid, program, False)
+        except Exception as error:
+            self._note(f"not followed: {_said(error)}")
+        finally:
+            entrance.close()
 
     def _follow(self, pid: int, program: Program) -> None:
         try:
             vet_process(pid)
             with ptrace.dying_with_us(pid):
                 launch.run_to_entry(pid)
-            self._enter(pid, program)
+            entered = self._enter(pid, program, True)
+            former, agent = program.hooking.registry, entered.hooking.agent
+            if former is not None and agent is not None:
+                hand_over(pid, former, agent)
         except Exception as error:
             status = launch.end_behind(error, pid)
             if status is not None:
                 self._ended(pid, status)
                 return
             ptrace.detach(pid)
-            text = str(error) if isinstance(error, ShadowgraphError | OSError) else f"internal error: {error!r}"
-            self._note(f"not followed: {text}")
+            self._note(f"not followed: {_said(error)}")
         else:
             ptrace.detach(pid)
 
     def close(self) -> None:
-        """Follow nobody any more."""
+        """Follow nobody any more. Programs are to ask us nothing any more before."""
         self._is_closed = True
         self._pending.let_all_go()
-        for pid in sorted(self._left_to_others):
-            self._note(left_to_others(pid))
-
-    def is_left_to_others(self, pid: int) -> bool:
-        """Whether another controller has gone along with a process."""
-        return pid in self._left_to_others
 
     def silent(self, functions: str, program: str) -> None:
         """A user has none of its functions in a program that was executed."""
@@ -136,9 +152,8 @@ class Execs:
         notes.extend([text] if text not in notes else [])
 
 
-def left_to_others(pid: int) -> str:
-    """What there is to say of a process that another controller has gone along with."""
-    return f"process {pid} has executed another program, which another controller follows"
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, ShadowgraphError | OSError) else f"internal error: {error!r}"
 
 
 def _enumerated(names: set[str]) -> str:

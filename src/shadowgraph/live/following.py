@@ -38,7 +38,8 @@ class Bell:
 
     def _slots(self) -> list[int]:
         users = self.registry.arena.registry["users"]
-        ours = (users["controller_pid"] == self._pid) & (users["kind"] != layout.USER_FREE)
+        there = (users["kind"] != layout.USER_FREE) & (users["kind"] != layout.USER_EXPECTED)
+        ours = (users["controller_pid"] == self._pid) & there
         found: list[int] = np.flatnonzero(ours).tolist()
         return found
 

@@ -128,6 +128,17 @@ class Program:
             if part.has_place:
                 part.left_by(pid)
 
+    def follow_no_more(self) -> None:
+        """Nobody waits for us any more when it loads a library, or executes another program."""
+        registry = self.hooking.registry
+        if registry is None:
+            return
+        with registry.locked():
+            for part in self.parts.values():
+                if part.has_place and part.place.registry is registry:
+                    registry.set_follows(part.place.slot, on=False)
+                    registry.arena.answer_all(part.place.slot)
+
     # --- what the agent asks ---
 
     def _listen(self, part: User, found: Found) -> None:

@@ -6,12 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
-from shadowgraph.live.execs import Execs, left_to_others
+from shadowgraph.live.execs import Execs
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.making import seconds_since_one_was_made
 from shadowgraph.live.program import Program
@@ -146,6 +146,8 @@ class Target:
             return
         self._closed = True
         try:
+            for program in list(self._programs):
+                self._worker.do(program.follow_no_more)
             self._worker.do(self._execs.close)
             for user in list(self._users):
                 self._worker.do(lambda user=user: self._unregister(user))  # type: ignore[misc]
@@ -228,8 +230,6 @@ class Target:
                 f"process {self.pid} has executed another program, {program}: what was counted until then stays; "
                 "a user that is to see calls of the new one is registered again"
             )
-            if self._execs.is_left_to_others(self.pid):
-                note = left_to_others(self.pid)
             self._note(note)
         return True
 
@@ -254,7 +254,7 @@ class Target:
             self._has_executed()
         for program in list(self._programs):
             registry = program.hooking.registry
-            if program is not self._program and program.look_whether_left():
+            if program is not self._program and not self._execs.leave(program) and program.look_whether_left():
                 self._forget(program)
             elif registry is not None:
                 with registry.locked():
@@ -351,17 +351,18 @@ class Target:
 
     # --- programs that are executed ---
 
-    def _enter(self, pid: int, before: Program) -> None:
+    def _enter(self, pid: int, before: Program, is_held: bool) -> Program:
         """A process has executed another program, which stands at its entry: users go along."""
         hooking = Hooking(pid, follow=True, before=before.hooking)
         program = Program(hooking, self, self._execs.answer, self._post)
-        hooking.is_held = True
+        hooking.is_held = is_held
         problem: ShadowgraphError | None = None
         for user, part in before.parts.items():
             if not part.has_place:
                 continue
             try:
-                self._add_part(program, user, user.another())
+                with nullcontext() if is_held else alone_with(pid):
+                    self._add_part(program, user, user.another())
             except ShadowgraphError as error:
                 problem = error
                 hooking.notes.append(f"{os.readlink(f'/proc/{pid}/exe')}, process {pid}: {error}")
@@ -377,6 +378,7 @@ class Target:
         self._programs.append(program)
         if pid == self.pid:
             self._program = program
+        return program
 
     def _ended(self, pid: int, status: int) -> None:
         """A process has ended of whose end the worker was told."""

@@ -38,6 +38,15 @@ class EnteredImage:
     def __post_init__(self) -> None:
         self._began = start_time(self.process.pid) or 0
 
+    def registry(self) -> Registry:
+        """Who uses it."""
+        return Registry(self.process.agent.arena, self.process.agent.zones)
+
+    def leave_process(self, pid: int, ended: int) -> None:
+        """A process has executed another program: what it had in flight here is open."""
+        if pid in self.drain.pids:
+            self.drain.finish_process(pid, ended)
+
     def lives(self) -> bool:
         """Whether any process shares the arena: also one that has forked and not called a traced function yet."""
         return shares(self.process.pid, self.drain.arena.inode) or bool(self.sharing())
@@ -58,7 +67,7 @@ class EnteredImage:
 
     def numbers_for_more(self) -> Numbers:
         """Who gives numbers to functions that are hooked from now on: where others have come, that is the arena."""
-        registry = Registry(self.process.agent.arena, self.process.agent.zones)
+        registry = self.registry()
         if isinstance(self.numbers, FunctionIds) and not registry.is_alone(self.process.slot):
             self.numbers = numbers = ArenaNumbers(self.numbers, registry)
             self.drain.renumbering = Renumbering(numbers.renumbered)
@@ -107,9 +116,7 @@ class EnteredImage:
 
     def unseen_in_child(self, pid: int, selection: Selection, known_modules: KnownModules) -> list[str]:
         """What a forked child has loaded by itself, whose calls are wanted and not seen, in sentences."""
-        agent = self.process.agent
-        registry = Registry(agent.arena, agent.zones)
-        return unseen_in_child(pid, self.process.pid, selection, known_modules, registry)
+        return unseen_in_child(pid, self.process.pid, selection, known_modules, self.registry())
 
     def who_asks(self, event: Any) -> tuple[int, int]:
         """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""

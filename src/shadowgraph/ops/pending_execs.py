@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Generic, TypeVar
 
 from shadowgraph.errors import ShadowgraphError
+from shadowgraph.ops.handover import LaterEntries
 from shadowgraph.ops.processes import runs
 from shadowgraph.target import ptrace
 
@@ -14,39 +16,56 @@ __all__ = ["PendingExecs"]
 
 _ALL_CHILDREN = 0x40000000  # __WALL of waitpid(2)
 
+_Source = TypeVar("_Source")
 
-class PendingExecs:
-    """The threads that we are the tracer of, and their processes. All of this in the one thread that ptraces."""
+
+class PendingExecs(Generic[_Source]):
+    """The threads that we are the tracer of, and their processes. All of this in the one thread that ptraces.
+
+    A source is what they leave. ``later`` are processes whose new program others enter before us.
+    """
 
     def __init__(self) -> None:
         self._pids: dict[int, int] = {}
+        self._sources: dict[int, _Source] = {}  # by thread
+        self.later: LaterEntries[_Source] = LaterEntries()
 
     def __bool__(self) -> bool:
-        return bool(self._pids)
+        return bool(self._pids or self.later)
 
     def concerns(self, pid: int) -> bool:
         """Whether a thread of this process is about to execute."""
-        return pid in self._pids.values()
+        return pid in self._pids.values() or self.later.concerns(pid)
 
-    def expect(self, tid: int, pid: int) -> None:
+    def leave(self, source: _Source) -> bool:
+        """Whether any of these processes leaves this."""
+        return any(one is source for one in self._sources.values()) or self.later.leave(source)
+
+    def expect(self, tid: int, pid: int, source: _Source) -> None:
         """Become the tracer of a thread that waits for us to, and executes then."""
         ptrace.seize(tid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
-        self._pids[tid] = pid
+        self._pids[tid], self._sources[tid] = pid, source
 
-    def let_go(self, tid: int) -> None:
+    def fail(self, tid: int, pid: int) -> None:
         """The exec has failed: stop being the tracer. TraceeEnded if the thread has ended meanwhile."""
-        if self._pids.pop(tid, None) is None:
+        self.later.forget(pid)
+        if self._forget(tid) is None:
             return
         ptrace.stop(tid)
         ptrace.detach(tid)
 
-    def let_all_go(self) -> None:
-        """Leave them: they execute unseen."""
-        for tid in list(self._pids):
-            with suppress(ShadowgraphError, OSError):  # it has ended
-                self.let_go(tid)
+    def _forget(self, tid: int) -> _Source | None:
+        self._pids.pop(tid, None)
+        return self._sources.pop(tid, None)
 
-    def come(self) -> Iterator[tuple[int, int]]:
+    def let_all_go(self) -> None:
+        """Leave them: they execute unseen. What they leave is to ask us nothing any more before."""
+        for tid, pid in list(self._pids.items()):
+            with suppress(ShadowgraphError, OSError):  # it has ended
+                self.fail(tid, pid)
+        self.later.close()
+
+    def come(self) -> Iterator[tuple[int, int, _Source]]:
         """Processes that have executed, and stand still, or have ended; with their wait statuses.
 
         What else stops them is passed on.
@@ -58,13 +77,14 @@ class PendingExecs:
                     got, status = os.waitpid(who, os.WNOHANG | _ALL_CHILDREN)
                 except ChildProcessError:
                     if not runs(pid):
-                        self._pids.pop(tid, None)
+                        self._forget(tid)
                     continue
                 if got != who:
                     continue
                 if os.WIFSTOPPED(status) and ptrace.event_of(status) != ptrace.EVENT_EXEC:
                     ptrace.cont(who, os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0)
                     break
-                self._pids.pop(tid, None)
-                yield who, status
+                source = self._forget(tid)
+                if source is not None:
+                    yield who, status, source
                 break

@@ -22,6 +22,7 @@ from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import enter, hook_modules
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
+from shadowgraph.ops.handover import Entrance, hand_over, not_entered
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import alone_if_free, alone_with, end_told
@@ -79,8 +80,7 @@ class Recording:
         self.refused = Refusals()
         self.traced: set[int] = set()
         self.captured = 0
-        self._execs = PendingExecs()
-        self._left_to_others = set[int]()  # processes whose next program another recorder follows
+        self._execs: PendingExecs[EnteredImage] = PendingExecs()
         self._gone: dict[int, int] = {}  # wait status by pid, of those that we have waited for
         self._pulse = threading.Event()
         self.main_pid = 0
@@ -103,7 +103,7 @@ class Recording:
         pid = self.main_pid = launch.launch(path, arguments, environment)
         self.spool.append("clock", clock_pair(self.tick_base))
         try:
-            self._enter(pid, first=True)
+            self._enter(pid, None)
         except Exception as error:
             self._status = launch.end_behind(error, pid)
             if self._status is None:
@@ -215,8 +215,9 @@ class Recording:
             for image in list(self.images):
                 image.drain.rings.beat()
 
-    def _enter(self, pid: int, *, first: bool = False) -> None:
+    def _enter(self, pid: int, former: EnteredImage | None) -> None:
         """Enter a program that has just been exec'ed, and let it run. Until then the first dies with us."""
+        first = former is None
         guard = nullcontext if first else partial(ptrace.dying_with_us, pid)
         if not first:
             vet_process(pid)
@@ -230,6 +231,8 @@ class Recording:
             raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
         self._add(process, self.ids)
         process.began = read_ticks()  # all that took a while, and nothing has been called in it
+        if former is not None:
+            hand_over(pid, former.registry(), process.agent)
         ptrace.detach(pid)
 
     def _add(self, process: EnteredProcess, numbers: Numbers) -> None:
@@ -293,7 +296,7 @@ class Recording:
 
     def _rest(self, bells: list[int]) -> None:
         """Sleep until the newest program's agent rings, or for a moment."""
-        if len(bells) == len(self.images) and bells:
+        if len(bells) == len(self.images) and bells and not self._execs:
             self.images[-1].drain.rings.wait(_IDLE_SECONDS if self._status is None else 0.002, bells[-1])
         else:
             time.sleep(0.001)
@@ -323,7 +326,7 @@ class Recording:
                     image.drain.finish_process(pid, self._exits.ended.get(pid, self._now()), status)
                 else:
                     self._exits.watch(pid)
-            if not image.drain.pids and not image.lives():
+            if not image.drain.pids and not image.lives() and not self._execs.leave(image):
                 image.finish(self._now())  # nobody shares the arena any more
                 self.images.remove(image)
 
@@ -338,13 +341,12 @@ class Recording:
                     refuse_confined(pid)
                 if kind == layout.EVENT_EXEC and not event["followed_by"]:
                     refuse_rights(pid, event["arguments"])
-                    self._execs.expect(tid, pid)
+                    self._execs.expect(tid, pid, image)
                     event["followed_by"] = os.getpid()
                 elif kind == layout.EVENT_EXEC:
-                    self._left_to_others.add(pid)
+                    self._execs.later.expect(pid, image.drain.arena.inode, image)
                 elif kind == layout.EVENT_EXEC_FAILED:
-                    self._left_to_others.discard(pid)
-                    self._execs.let_go(tid)
+                    self._execs.fail(tid, pid)
                 elif kind == layout.EVENT_LOADED and pid != image.process.pid:
                     for problem in image.unseen_in_child(pid, self.selection, self.known_modules):
                         self._note(problem)
@@ -376,18 +378,33 @@ class Recording:
 
     def _follow_execs(self) -> None:
         """Enter the programs of processes that have exec'ed."""
-        for pid, status in self._execs.come():
+        for pid, status, former in self._execs.come():
             if os.WIFSTOPPED(status):
-                self._follow_exec(pid)
+                self._follow_exec(pid, former)
             else:
                 self._note_end(pid, status)
+        for pid, former, entrance in self._execs.later.come():
+            former.leave_process(pid, self._now())
+            if entrance is None:
+                self._note(not_entered(pid))
+            else:
+                self._follow_behind(entrance)
 
-    def _follow_exec(self, pid: int) -> None:
-        for image in self.images:
-            if pid in image.drain.pids:
-                image.drain.finish_process(pid, self._now())
+    def _follow_behind(self, entrance: Entrance) -> None:
+        from shadowgraph.ops.entering_behind import enter_behind
+
+        what = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
         try:
-            self._enter(pid)
+            self._add(*enter_behind(entrance, *what))
+        except (ShadowgraphError, OSError) as error:
+            self._note(f"not followed: {error}")
+        finally:
+            entrance.close()
+
+    def _follow_exec(self, pid: int, former: EnteredImage) -> None:
+        former.leave_process(pid, self._now())
+        try:
+            self._enter(pid, former)
         except Exception as error:
             ended = launch.end_behind(error, pid)
             if ended is not None:
@@ -426,8 +443,6 @@ class Recording:
         self.spool.append("clock", clock_pair(self.tick_base))
         for image in self.images:
             image.finish(self._now())
-        for pid in sorted(self._left_to_others):
-            self._note(f"process {pid} has executed another program, which another recorder follows")
         for note in [*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured)]:
             self._note(note)
         self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})

@@ -70,6 +70,7 @@ class RemoteThread:
         self.memory = memory
         self._seconds = seconds
         self._own_stack = 0 if own_stack else None
+        self._has_left = False
 
     def __enter__(self) -> RemoteThread:
         self._registers = ptrace.get_registers(self.tid)
@@ -101,6 +102,8 @@ class RemoteThread:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Put everything back, the registers last: what they are now leads home."""
+        if self._has_left:
+            return
         try:
             if self._own_stack:
                 self.system_call(_SYS_MUNMAP, self._own_stack, _STACK_SIZE)
@@ -131,6 +134,17 @@ class RemoteThread:
 
     def call(self, function: int, *arguments: int) -> int:
         """Call a function with up to six integer arguments; returns rax."""
+        ptrace.set_registers(self.tid, self._about_to_call(function, arguments))
+        return self._run_to_end()
+
+    def leave_calling(self, function: int) -> None:
+        """Have the thread call a function once we let it go, and then find back by itself. The end of its borrowing."""
+        registers = self._about_to_call(function, ())
+        registers.r14 = 0  # nobody is to be told of the end
+        ptrace.set_registers(self.tid, registers)
+        self._has_left = True
+
+    def _about_to_call(self, function: int, arguments: tuple[int, ...]) -> ptrace.Registers:
         registers = self._with_arguments(arguments)
         registers.rsp = self._bottom - 8
         registers.rip = function
@@ -140,8 +154,7 @@ class RemoteThread:
         if self._shadow_stack:  # its return must be to what a call has pushed
             self.memory.write(self._shadow_stack - 16, return_address)
             ptrace.set_shadow_stack(self.tid, self._shadow_stack - 16)
-        ptrace.set_registers(self.tid, registers)
-        return self._run_to_end()
+        return registers
 
     def system_call(self, number: int, *arguments: int) -> int:
         """Make a system call; returns its result, or raises OSError."""

@@ -1,0 +1,208 @@
+"""Several controllers go along with a process that executes another program: one enters it first, the others behind it.
+
+The first one is the tracer, and loads the agent while the program stands at its entry (:mod:`pending_execs`). Then it
+notes in the new registry who else is expected, and has the program's thread wait in the agent, as it waits for answers
+to any other event (native/agent/event.c): so nobody who has died, or does nothing, keeps the program from beginning.
+Meanwhile the others join the first one, one after the other, as they join others in a process that runs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.inject import Agent, agent_function
+from shadowgraph.agent.registry import Registry
+from shadowgraph.errors import ShadowgraphError
+from shadowgraph.ops.joining import join
+from shadowgraph.ops.processes import runs, shares
+from shadowgraph.target.memory import Memory
+from shadowgraph.target.remote import RemoteThread
+from shadowgraph.target.status import read_status
+
+__all__ = ["Entrance", "LaterEntries", "hand_over", "not_entered"]
+
+_LOOK_SECONDS = 0.005
+_BEAT_SECONDS = 0.05
+_NOBODY_SECONDS = 1.0  # without a tracer and without the agent: nobody has entered the program
+_ASK_SECONDS = 5.0  # without being asked in a program that has been let go: it has begun without us
+
+_Source = TypeVar("_Source")
+
+
+def hand_over(pid: int, former: Registry, agent: Agent) -> None:
+    """Let other controllers enter a program that we have entered, before it begins; it stands at its entry.
+
+    These are those that follow execs in the program which the process has left. To be let go of next.
+    """
+    registry = Registry(agent.arena, agent.zones)
+    with former.locked():  # whoever leaves meanwhile looks here next (LaterEntries.close)
+        others = _others_that_follow(former)
+        if not others:
+            return
+        with registry.locked():
+            for other in sorted(others):
+                registry.expect(*other)
+    memory = Memory(pid)
+    try:
+        with RemoteThread(pid, memory) as thread:
+            thread.leave_calling(agent_function(agent.module, "sg_wait_for_others"))
+    finally:
+        memory.close()
+
+
+def _others_that_follow(registry: Registry) -> set[tuple[int, int, int]]:
+    rows = registry.arena.registry["users"][registry.slots()]
+    rows = rows[(rows["flags"] & layout.USER_FOLLOWS_EXEC != 0) & ~_are_ours(rows)]
+    names = ("controller_pid", "controller_start", "controller_thread")
+    return set(zip(*(rows[name].tolist() for name in names), strict=True))
+
+
+def _are_ours(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which users are those of this controller: a process may have several, each with a thread of its own."""
+    same = rows["controller_thread"] == threading.get_native_id()
+    ours: npt.NDArray[np.bool_] = same & (rows["controller_pid"] == os.getpid())
+    return ours
+
+
+def not_entered(pid: int) -> str:
+    """What there is to say of a process that we have not gone along with."""
+    return f"process {pid} has executed another program, which another controller was to enter first, and has not"
+
+
+class Entrance:
+    """A program in which we are expected: until it is closed, it waits for us, or is about to."""
+
+    def __init__(self, pid: int, agent: Agent, slot: int) -> None:
+        self.pid = pid
+        self.agent = agent
+        self.registry = Registry(agent.arena, agent.zones)
+        self._slot = slot
+        self._stop = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name="shadowgraph entrance", daemon=True)
+        self._heart.start()
+
+    @classmethod
+    def find(cls, pid: int, former: int) -> Entrance | None:
+        """That of a process which has left the arena with the inode ``former``, if there is one already."""
+        try:
+            memory = Memory(pid)
+        except OSError:
+            return None
+        try:
+            agent = join(pid, memory)
+        except (ShadowgraphError, OSError):
+            return None  # it is being entered, or has ended
+        finally:
+            memory.close()
+        if agent is None or agent.arena.inode == former:
+            return None
+        users = agent.arena.registry["users"]
+        ours = (users["kind"] == layout.USER_EXPECTED) & _are_ours(users)
+        found = np.flatnonzero(ours & (users["flags"] & layout.USER_LEFT == 0))
+        return cls(pid, agent, int(found[0])) if len(found) else None
+
+    def is_open(self) -> bool:
+        """Whether the program's thread waits for us."""
+        return bool(self.agent.arena.asked([self._slot], [layout.EVENT_ENTERED]))
+
+    def close(self) -> None:
+        """We have entered it, or will not."""
+        self._stop.set()
+        self._heart.join()
+        with self.registry.locked():
+            self.registry.expect_no_more(self._slot)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(_BEAT_SECONDS):
+            self.agent.arena.beat(self._slot)
+
+
+@dataclass
+class _Waiting(Generic[_Source]):
+    former: int
+    source: _Source
+    entrance: Entrance | None = None
+    looked: float = 0.0
+    untraced: float | None = None  # since when
+
+
+class LaterEntries(Generic[_Source]):
+    """Processes whose exec another controller sees to. ``source`` is what they leave."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, _Waiting[_Source]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def concerns(self, pid: int) -> bool:
+        """Whether a process is one of them."""
+        return pid in self._waiting
+
+    def leave(self, source: _Source) -> bool:
+        """Whether any of them leaves this."""
+        return any(waiting.source is source for waiting in self._waiting.values())
+
+    def expect(self, pid: int, former: int, source: _Source) -> None:
+        """A process is about to execute; ``former`` is the inode of the arena that it leaves."""
+        self._waiting[pid] = _Waiting(former, source)
+
+    def forget(self, pid: int) -> None:
+        """The exec has failed."""
+        self._waiting.pop(pid, None)
+
+    def come(self) -> Iterator[tuple[int, _Source, Entrance | None]]:
+        """Processes whose program waits for us, which is to be let go by closing the entrance.
+
+        Without an entrance: those that have gone on without us.
+        """
+        for pid, waiting in list(self._waiting.items()):
+            if time.monotonic() - waiting.looked < _LOOK_SECONDS:
+                continue
+            if self._is_decided(pid, waiting):
+                self._waiting.pop(pid, None)
+                yield pid, waiting.source, waiting.entrance
+            waiting.looked = time.monotonic()
+
+    def close(self) -> None:
+        """Enter no program any more. What we have left is told to ask us nothing any more before."""
+        for pid, waiting in self._waiting.items():
+            entrance = waiting.entrance or Entrance.find(pid, waiting.former)
+            if entrance is not None:
+                entrance.close()
+        self._waiting.clear()
+
+    def _is_decided(self, pid: int, waiting: _Waiting[_Source]) -> bool:
+        """Whether the program waits for us, or will not any more."""
+        if shares(pid, waiting.former):
+            return False
+        now, status = time.monotonic(), read_status(pid)
+        if status is None or not runs(pid):
+            self._give_up(waiting)
+            return True
+        is_traced = status["TracerPid"] != "0"  # by the first one, until it has noted whom it expects
+        waiting.entrance = waiting.entrance or Entrance.find(pid, waiting.former)
+        if waiting.entrance is not None and waiting.entrance.is_open():
+            return True
+        waiting.untraced = None if is_traced else waiting.untraced or now
+        limit = _NOBODY_SECONDS if waiting.entrance is None else _ASK_SECONDS
+        if waiting.untraced is None or now - waiting.untraced < limit:
+            return False
+        self._give_up(waiting)
+        return True
+
+    def _give_up(self, waiting: _Waiting[_Source]) -> None:
+        if waiting.entrance is not None:
+            with suppress(ShadowgraphError, OSError):
+                waiting.entrance.close()
+            waiting.entrance = None
