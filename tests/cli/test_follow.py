@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import shadowgraph
+from tests.support.live import SHADOWGRAPH
 from tests.support.manners import Ended, program, recorder, run
 
 STATUS = 9
@@ -90,7 +92,12 @@ def test_the_same_thing_is_noted_once(tmp_path: Path) -> None:
     script = f"for i in 1 2 3; do {static}; {tmp_path}/other; done"
     ended = record(tmp_path / "t.sgt", command=["sh", "-c", script])
     assert ended.status == 0
-    assert ended.errors.count("not followed") == 2
+    (said,) = [line for line in ended.errors.splitlines() if "not followed" in line]
+    which = f"2 programs ({static}, {tmp_path}/other), each of which is statically linked; "
+    assert said.startswith(f"shadowgraph: not followed: {which}")
+    command = [*SHADOWGRAPH, "count", "--json", "-f", "libc.so*!malloc", "--", "sh", "-c", script]
+    problems = json.loads(run(command).lines[-1])["problems"]
+    assert [problem for problem in problems if "followed" in problem] == [said.removeprefix("shadowgraph: ")]
 
 
 def test_what_a_forked_child_loads_by_itself_is_not_seen_and_that_is_said(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.handover import Entrance, hand_over, not_entered
+from shadowgraph.ops.notes import Notes, enumerated
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import find_process, find_thread
 from shadowgraph.target import launch, ptrace
@@ -28,7 +29,6 @@ __all__ = ["Execs"]
 
 # Where several controllers are asked, one after the other answers: those of recorders first.
 _ORDER = [*RECORDER_SLOTS, *(slot for slot in range(layout.USERS) if slot not in RECORDER_SLOTS)]
-_MOST_NAMES = 5
 
 
 class Execs:
@@ -42,11 +42,10 @@ class Execs:
         self,
         enter: Callable[[int, Program, bool], Program],
         ended: Callable[[int, int], None],
-        notes: Callable[[], list[str]],
     ) -> None:
         self._enter = enter
         self._ended = ended
-        self._notes = notes
+        self._told = Notes()
         self._pending: PendingExecs[Program] = PendingExecs()
         self._is_closed = False
         self._silent: dict[str, set[str]] = {}
@@ -85,7 +84,7 @@ class Execs:
         except ptrace.TraceeEnded as ended:
             self._ended(pid, ended.status)
         except (ShadowgraphError, OSError) as error:
-            self._note(f"not followed: {error}")  # it has ended, or may not be traced: it is let go
+            self._told.unfollowed(str(error))  # it has ended, or may not be traced: it is let go
         return True
 
     def follow(self) -> None:
@@ -101,13 +100,13 @@ class Execs:
             if entrance is not None:
                 self._follow_behind(entrance, program)
             else:
-                self._note(not_entered(pid))
+                self._told.say(not_entered(pid))
 
     def _follow_behind(self, entrance: Entrance, program: Program) -> None:
         try:
             self._enter(entrance.pid, program, False)
         except Exception as error:
-            self._note(f"not followed: {_said(error)}")
+            self._told.unfollowed(_said(error))
         finally:
             entrance.close()
 
@@ -126,7 +125,7 @@ class Execs:
                 self._ended(pid, status)
                 return
             ptrace.detach(pid)
-            self._note(f"not followed: {_said(error)}")
+            self._told.unfollowed(_said(error))
         else:
             ptrace.detach(pid)
 
@@ -141,25 +140,18 @@ class Execs:
 
     @property
     def remarks(self) -> list[str]:
-        """Who has found nothing in which programs."""
+        """Where nobody has gone along, and who has found nothing in which programs."""
         return [
-            f"{functions}: no such function is in {_enumerated(programs)}, which was executed"
-            for functions, programs in self._silent.items()
+            *self._told.sentences(),
+            *(
+                f"{functions}: no such function is in {enumerated(sorted(programs))}, which was executed"
+                for functions, programs in self._silent.items()
+            ),
         ]
-
-    def _note(self, text: str) -> None:
-        notes = self._notes()
-        notes.extend([text] if text not in notes else [])
 
 
 def _said(error: Exception) -> str:
     return str(error) if isinstance(error, ShadowgraphError | OSError) else f"internal error: {error!r}"
-
-
-def _enumerated(names: set[str]) -> str:
-    shown = sorted(names)[:_MOST_NAMES]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _who_asks(event: Any, program: Program) -> tuple[int, int]:

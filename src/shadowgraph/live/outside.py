@@ -96,7 +96,10 @@ def _record(pid: int, options: _Said) -> _Said:
             judge.close()
             spool.close()
         written = convert(trace.folder)
-    return {"losses": {name: int(written[name]) for name in ("missed", "filtered")}, "notes": recording.notes}
+    return {
+        "losses": {name: int(written[name]) for name in ("missed", "filtered")},
+        "notes": recording.notes.sentences(),
+    }
 
 
 def _stop_when_told(recording: Any) -> None:

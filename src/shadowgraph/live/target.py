@@ -52,7 +52,7 @@ class Target:
         self._launched = pid is None
         self._closed = False
         self._reaped = 0.0
-        self._execs = Execs(self._enter, self._ended, lambda: self._hooking.notes)
+        self._execs = Execs(self._enter, self._ended)
         self._program = Program(self._make_hooking(pid or 0, follow), self, self._execs.answer, self._post)
         self._programs = [self._program]  # and others, that it or its children have executed
         self._worker = Worker(self._idle, _LOOK_SECONDS)  # last: it looks at all of the above
@@ -365,7 +365,7 @@ class Target:
                     self._add_part(program, user, user.another())
             except ShadowgraphError as error:
                 problem = error
-                hooking.notes.append(f"{os.readlink(f'/proc/{pid}/exe')}, process {pid}: {error}")
+                self._note(f"{os.readlink(f'/proc/{pid}/exe')}: {error}")
         hooking.is_held = False
         if problem is not None and not program.parts:
             raise problem

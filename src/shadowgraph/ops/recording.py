@@ -24,6 +24,7 @@ from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.handover import Entrance, hand_over, not_entered
 from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.notes import Notes
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import alone_if_free, alone_with, end_told
 from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
@@ -76,7 +77,7 @@ class Recording:
         self.ids = FunctionIds()
         self.numbering = Numbering()
         self.images: list[EnteredImage] = []
-        self.notes: list[str] = []
+        self.notes = Notes()
         self.refused = Refusals()
         self.traced: set[int] = set()
         self.captured = 0
@@ -109,7 +110,7 @@ class Recording:
             if self._status is None:
                 self._abandon(pid)
                 raise
-            self._note("the program ended before any code of its own had run")
+            self.notes.say("the program ended before any code of its own had run")
         except BaseException:
             self._abandon(pid)
             raise
@@ -188,7 +189,7 @@ class Recording:
             self._status is None,
             len(self.traced),
             self.refused,
-            self.notes,
+            self.notes.sentences(),
             self.spool.stopped,
             tuple(self._stood_still),
             largest_library(self.known_modules, self.ids.traced_modules),
@@ -349,14 +350,14 @@ class Recording:
                     self._execs.fail(tid, pid)
                 elif kind == layout.EVENT_LOADED and pid != image.process.pid:
                     for problem in image.unseen_in_child(pid, self.selection, self.known_modules):
-                        self._note(problem)
+                        self.notes.say(problem)
                 elif kind == layout.EVENT_LOADED and not self._hook_loaded(image, pid, tid):
                     continue  # others change its hooks at this moment: it waits
             except ptrace.TraceeEnded as ended:
                 if tid == pid:
                     self._note_end(pid, ended.status)
             except (ShadowgraphError, OSError) as error:
-                self._note(f"not followed: {error}")  # it has ended, or may not be traced: it is let go
+                self.notes.unfollowed(error)  # it has ended, or may not be traced: it is let go
             image.answer(event)
 
     def _hook_loaded(self, image: EnteredImage, pid: int, tid: int) -> bool:
@@ -386,7 +387,7 @@ class Recording:
         for pid, former, entrance in self._execs.later.come():
             former.leave_process(pid, self._now())
             if entrance is None:
-                self._note(not_entered(pid))
+                self.notes.say(not_entered(pid))
             else:
                 self._follow_behind(entrance)
 
@@ -397,7 +398,7 @@ class Recording:
         try:
             self._add(*enter_behind(entrance, *what))
         except (ShadowgraphError, OSError) as error:
-            self._note(f"not followed: {error}")
+            self.notes.unfollowed(error)
         finally:
             entrance.close()
 
@@ -410,17 +411,13 @@ class Recording:
             if ended is not None:
                 self._note_end(pid, ended)
             elif isinstance(error, ShadowgraphError | OSError):
-                self._note(f"not followed: {error}")
+                self.notes.unfollowed(error)
                 ptrace.detach(pid)
             else:
                 raise
 
     def _may_come(self) -> bool:
         return self.selection.waits_for(os.path.basename(module.path) for module in self.known_modules.all())
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
 
     def _note_end(self, pid: int, status: int) -> None:
         self._gone[pid] = status
@@ -435,16 +432,14 @@ class Recording:
         for image in self.images:
             left = image.leave()
             self._stood_still += left.stood_still
-            for note in left.notes:
-                self._note(note)
+            self.notes.say(*left.notes)
 
     def _finish(self) -> None:
         """The last of everything: what is in the rings, what is open, the clock, why it ended."""
         self.spool.append("clock", clock_pair(self.tick_base))
         for image in self.images:
             image.finish(self._now())
-        for note in [*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured)]:
-            self._note(note)
+        self.notes.say(*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured))
         self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})
         status = self._exits.statuses.get(self.main_pid) if self._attached else self._status
         self.spool.append("end", end_of(self.spool, self._now(), status, stopped=self.stop))
