@@ -43,11 +43,26 @@
     jb \gone
     .endm
 
-/* The user with number rcx into rsi, and the flags of whether its handler looks at the call. */
-    .macro USER_LOOKS flag
+/* The user with number rcx into rsi, if its handlers are in this process, and the flags of whether its handler looks at the call. */
+    .macro USER_LOOKS flag, absent
+    lea rdx, [rip + sg_handlers_here]
+    mov rdx, [rdx + 8 * rcx]
     imul ecx, ecx, USER_SIZE
     lea rsi, [rdi + rcx + REGISTRY_USERS]
+    cmp rdx, [rsi + USER_CODE_NUMBER]
+    jne \absent
     test dword ptr [rsi + USER_FLAGS], \flag
+    .endm
+
+/* The user whose number, + 1, `inside` is misses the call: as sg_users_missed. */
+    .macro MISSED_HERE
+    mov eax, [r8 + THREAD_INDEX]
+    shl eax, USERS_SHIFT
+    add eax, [r9 + SHARED_INSIDE]
+    dec eax
+    shl rax, LOSSES_SHIFT
+    add rax, [rip + sg_losses]
+    inc qword ptr [rax + LOSSES_MISSED]
     .endm
 
 /* Calls a handler of the user rsi. If it faults it is left as if it had returned: sg_guard_decide. */
@@ -158,7 +173,7 @@ sg_enter_frugal:
     and rax, rsi
     mov [rsp + REST], rax
     UNLESS_THERE .Lfrugal_not_wanted
-    USER_LOOKS USER_ENTRY_LOOKS
+    USER_LOOKS USER_ENTRY_LOOKS, .Lfrugal_not_here
     jnz .Lfrugal_tell_entry
 .Lfrugal_enter_told:
     cmp qword ptr [rsi + USER_ENTRY], 0
@@ -265,6 +280,8 @@ sg_enter_frugal:
     jmp .Lfrugal_taken
 
     .cfi_adjust_cfa_offset ENTRY_SIZE
+.Lfrugal_not_here:
+    MISSED_HERE
 .Lfrugal_not_wanted:                         /* by the one whose number, + 1, `inside` is, or not there any more */
     mov rcx, [r9 + SHARED_INSIDE]
     dec ecx
@@ -378,7 +395,7 @@ sg_enter_frugal:
     btr rsi, rcx
     mov [rsp + REST], rsi
     UNLESS_THERE .Lfrugal_leave_next
-    USER_LOOKS USER_EXIT_LOOKS
+    USER_LOOKS USER_EXIT_LOOKS, .Lfrugal_not_here_to_leave
     jnz .Lfrugal_tell_exit
 .Lfrugal_leave_told:
     RUN_FRUGAL USER_EXIT
@@ -401,6 +418,9 @@ sg_enter_frugal:
 .Lfrugal_leave_announced:
     INSIDE_FRUGAL
     jmp .Lfrugal_leave_one
+.Lfrugal_not_here_to_leave:
+    MISSED_HERE
+    jmp .Lfrugal_leave_next
 .Lfrugal_end:
     NOW
     mov rdx, [r10 + FRAME_OPEN]

@@ -9,6 +9,8 @@ struct state {
     uint8_t bytes[SG_STATE_SIZE] __attribute__((aligned(64)));
 };
 
+uint64_t sg_handlers_here[SG_USERS];
+
 /* Everything but the tiles of AMX, which no handler touches (XCR0 bits 17 and 18). */
 static void save_state(struct state *state)
 {

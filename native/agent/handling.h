@@ -85,7 +85,7 @@ static inline int sg_handling_announce(struct sg_thread *thread, struct sg_handl
     return 1;
 }
 
-/* Runs one of them unless its user has gone; whether the exit is wanted, if this was the entry. */
+/* Runs one of them unless its user has gone, or it is not in this process; whether the exit is wanted, if this was the entry. */
 static inline int sg_handling_run(struct sg_thread *thread, struct sg_handling *handling, uint32_t slot, uint64_t address, int with_vectors)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -93,6 +93,10 @@ static inline int sg_handling_run(struct sg_thread *thread, struct sg_handling *
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (!__builtin_expect((sg_registry->live & ~sg_registry->faulted) >> slot & 1, 1))
         return 1;
+    if (!__builtin_expect(sg_registry->users[slot].code_number == sg_handlers_here[slot], 1)) {
+        sg_users_missed(thread, 1ull << slot);
+        return 0;
+    }
     handling->call.user = slot;
     return with_vectors ? sg_handler_run_with_vectors(&handling->call, address, thread->way_out)
                         : sg_handler_run(&handling->call, address, thread->way_out);

@@ -57,6 +57,7 @@
 #define THREAD_SHARED 272
 #define THREAD_CONTROL_BLOCK 280
 #define THREAD_PAGES 288
+#define THREAD_INDEX 304
 #define THREAD_TID 308
 #define THREAD_WAY_OUT 368
 #define RING_SHIFT 5
@@ -109,6 +110,9 @@
 #define REGISTRY_MEASURES 704
 #define OPEN_RECORDERS_BIT 59
 #define USERS_MASK 63
+#define USERS_SHIFT 6
+#define LOSSES_MISSED 0
+#define LOSSES_SHIFT 5
 #define REGISTRY_HAS_ORDER 4
 #define REGISTRY_LIVE 24
 #define REGISTRY_FAULTED 32
@@ -125,6 +129,7 @@
 #define USER_ENTRY 24
 #define USER_EXIT 32
 #define USER_FLAGS 104
+#define USER_CODE_NUMBER 120
 #define USER_SIZE 304
 #define USER_ENTRY_LOOKS 4
 #define USER_EXIT_LOOKS 8
@@ -228,6 +233,7 @@ _Static_assert(offsetof(struct sg_ring, position) == 0 && sizeof(struct sg_ring)
 SAME(struct sg_thread, shared, THREAD_SHARED);
 SAME(struct sg_thread, control_block, THREAD_CONTROL_BLOCK);
 SAME(struct sg_thread, pages, THREAD_PAGES);
+SAME(struct sg_thread, index, THREAD_INDEX);
 SAME(struct sg_thread, tid, THREAD_TID);
 SAME(struct sg_thread, way_out, THREAD_WAY_OUT);
 SAME(struct sg_shared_thread, pid, SHARED_PID);
@@ -248,6 +254,8 @@ SAME(struct sg_function, callers, FUNCTION_CALLERS);
 SAME(struct sg_open, function, OPEN_FUNCTION);
 SAME(struct sg_open, users, OPEN_USERS);
 SAME(struct sg_open, epoch, OPEN_EPOCH);
+SAME(struct sg_losses, missed, LOSSES_MISSED);
+_Static_assert(sizeof(struct sg_losses) == 1 << LOSSES_SHIFT && SG_USERS == 1 << USERS_SHIFT, "found by frugal.h");
 _Static_assert((SG_OPEN_SLOW | SG_OPEN_USERS) == OPEN_USERS_MARK, "known to the entry paths");
 _Static_assert(SG_OPEN_MEASURED == 1ull << OPEN_MEASURED_BIT, "known to the return path");
 _Static_assert(SG_OPEN_FRUGAL == OPEN_FRUGAL_MARK && SG_OPEN_FRUGAL == 1ull << OPEN_FRUGAL_BIT, "known to both");
@@ -274,6 +282,7 @@ SAME(struct sg_user, data_size, USER_DATA_SIZE);
 SAME(struct sg_user, entry, USER_ENTRY);
 SAME(struct sg_user, exit, USER_EXIT);
 SAME(struct sg_user, flags, USER_FLAGS);
+SAME(struct sg_user, code_number, USER_CODE_NUMBER);
 _Static_assert(sizeof(struct sg_user) == USER_SIZE, "known to the paths of frugal handlers");
 _Static_assert(SG_USER_ENTRY_LOOKS == USER_ENTRY_LOOKS && SG_USER_EXIT_LOOKS == USER_EXIT_LOOKS, "known to them");
 _Static_assert(SG_FLAG_VECTORS == FLAG_VECTORS && SG_PAGE_CELLS == 1 << PAGE_CELLS_SHIFT, "known to the entry paths");
@@ -289,6 +298,12 @@ extern char sg_sites[] SG_HIDDEN;
 extern struct sg_block sg_blocks[SG_BLOCKS] SG_HIDDEN;
 extern struct sg_arena *sg_arena SG_HIDDEN;
 extern struct sg_settings sg_settings;
+
+/*
+ * Whose handlers are in this process, by slot: their code_number. The controller writes it when they are. This is private memory:
+ * a child that has been forked before does not have them, and one that is forked later has.
+ */
+extern uint64_t sg_handlers_here[SG_USERS] __attribute__((visibility("protected")));
 
 /*
  * The word by which a thread finds its state: in static TLS, or, where a loader gives a library none after the start

@@ -53,7 +53,7 @@ struct sg_user {
     uint32_t flags;
     uint32_t fault;          /* the signal that its handler has died of, or 0 */
     uint64_t fault_address;
-    uint64_t registered_at;  /* ticks */
+    uint64_t code_number;    /* handler: what tells its code from all others, never 0; see sg_handlers_here */
     uint64_t code, code_size; /* handler: where its code lies; 0: the loader knows */
     uint64_t events;         /* handler: place of its struct sg_event_ring in the pool, or 0 */
     uint64_t instances_at;   /* handler: place of its struct sg_instances in the pool, or 0 */

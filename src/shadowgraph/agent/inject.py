@@ -26,6 +26,7 @@ __all__ = [
     "agent_function",
     "find_agent",
     "guard",
+    "handlers_here",
     "inject",
     "is_agent",
     "is_agent_path",
@@ -176,6 +177,11 @@ def guard(thread: RemoteThread, module: Module, *, on: bool) -> None:
     """Have the agent, loaded as ``module``, catch the faults of handlers, or leave all signals to the program again."""
     if bool(read_zones(thread.memory, module)["guarded"]) != on:
         thread.call(agent_function(module, "sg_guard"), int(on))
+
+
+def handlers_here(module: Module) -> int:
+    """The address of the table of handlers that are in the process, by slot (native/agent/state.h)."""
+    return agent_function(module, "sg_handlers_here")
 
 
 def _symbol(module: Module, name: str) -> int:

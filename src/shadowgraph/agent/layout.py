@@ -226,7 +226,7 @@ user_dtype = np.dtype(
             "flags",
             "fault",
             "fault_address",
-            "registered_at",
+            "code_number",
             "code",
             "code_size",
             "events",

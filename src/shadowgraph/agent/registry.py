@@ -221,7 +221,7 @@ class Registry:
         ``callers`` are those of the functions of which it wants only calls from the executable.
         """
         if slot is None:
-            slot = self._free_slot()
+            slot = self.free_slot()
         if slot in RECORDER_SLOTS:
             self._set_bit("recorders", slot, user.kind == layout.USER_RECORDER)
         bit = np.uint64(1 << slot)
@@ -390,7 +390,7 @@ class Registry:
             self._set_bit(mask, slot, False)
         self.arena.answer_all(slot)
 
-    def _free_slot(self) -> int:
+    def free_slot(self) -> int:
         """The slot behind all others if there is one: then the order of the slots is that of the registrations.
 
         Those that recorders may have are given to others last.

@@ -12,7 +12,7 @@ stand still while cells are read and filters are exchanged: the counter sees a c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -57,8 +57,13 @@ class Switch:
         return cls(user.place.slot, sorted(found.labels), sorted(found.callers), text, found.follows, execs)
 
 
-def enrol(registry: Registry, user: User, found: Found, *, execs: bool) -> int:
-    """Register a user on functions that are hooked; its slot. ``execs``: it goes along into other programs."""
+def enrol(
+    registry: Registry, user: User, found: Found, *, execs: bool, ready: Callable[[int], None] | None = None
+) -> int:
+    """Register a user on functions that are hooked; its slot, of which ``ready`` hears before it has any call.
+
+    ``execs``: it goes along into other programs.
+    """
     numbers = np.array(sorted(found.labels), np.int64)
     callers = np.array(sorted(found.callers), np.int64)
     condition = Condition.of(user.when)
@@ -69,7 +74,10 @@ def enrol(registry: Registry, user: User, found: Found, *, execs: bool) -> int:
         at = cells.find_pool(own + condition.size)
         row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
         row = row.with_pool(at, own + condition.size)
-        slot = registry.add(row, numbers, callers, slot=user.slot)
+        slot = registry.free_slot() if user.slot is None else user.slot
+        if ready is not None:
+            ready(slot)
+        registry.add(row, numbers, callers, slot=slot)
         registry.set_follows(slot, on=found.follows, execs=execs)
         return slot
 

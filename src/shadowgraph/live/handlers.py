@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -88,6 +89,7 @@ class Ops(User):
     def _begin_anew(self) -> None:
         super()._begin_anew()
         self.loaded: LoadedHandlers | None = None
+        self.code_number = 0
         self._ring: EventRing | None = None
         self._waiting: list[_Batch] = []  # events of rings that have been given up
         self._dropped = 0
@@ -109,8 +111,12 @@ class Ops(User):
     def row(self, registry: Registry, cells: Cells, numbers: Numbers, at: int) -> UserRow:
         """The handlers' addresses, and what they ask for."""
         assert self.loaded is not None
+        self.code_number = (
+            int.from_bytes(os.urandom(8), "little") | 1
+        )  # no other handlers have it, here or anywhere else
         data_size = self.data_size if self._code.keeps_data else 0  # else nobody can tell
         fields = {
+            "code_number": self.code_number,
             "code": self.loaded.base,
             "code_size": self.loaded.size,
             "entry": self.loaded.entry,

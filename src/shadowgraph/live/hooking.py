@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Hooks, hook, write_jumps
-from shadowgraph.agent.inject import Agent, Settings, find_agent, guard, inject, read_zones, set_ask_when_loaded
+from shadowgraph.agent.inject import (
+    Agent,
+    Settings,
+    find_agent,
+    guard,
+    handlers_here,
+    inject,
+    read_zones,
+    set_ask_when_loaded,
+)
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
@@ -325,6 +334,13 @@ class Hooking:
         with self._borrowed(at_safe_place=bool(user.handlers.obstacles)) as thread:
             guard(thread, self.agent.module, on=True)
             user.loaded = load(thread, user.handlers)
+
+    def announce(self, user: Ops, slot: int) -> None:
+        """Tell the process's agent that the handlers are there of the user that is about to have this slot."""
+        assert self.agent is not None
+        memory = Memory(self.pid)
+        memory.write(handlers_here(self.agent.module) + 8 * slot, user.code_number.to_bytes(8, "little"))
+        memory.close()
 
     def take_out(self, user: Ops, place: Place) -> None:
         """Take it out again, when no thread runs it any more. It may have gone with its program."""

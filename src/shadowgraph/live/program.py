@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from shadowgraph.agent import layout
@@ -66,7 +67,8 @@ class Program:
         if isinstance(part, Ops):
             self.hooking.bring_in(part)
         try:
-            slot = enrol(registry, part, found, execs=self.hooking.follow)
+            ready = partial(self.hooking.announce, part) if isinstance(part, Ops) else None
+            slot = enrol(registry, part, found, execs=self.hooking.follow, ready=ready)
         except BaseException:
             if isinstance(part, Recorder):
                 part.give_back()
