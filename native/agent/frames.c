@@ -210,6 +210,14 @@ uint64_t sg_resolve_return_address(uint64_t slot)
     return (uint64_t)&frame->original;
 }
 
+/* A call of a thread that has no state: there is no room for one, or it runs in a child of vfork(), on its parent's storage. */
+static void missed_by_nobody(void)
+{
+    __atomic_fetch_add(&sg_arena->missed, 1, __ATOMIC_RELAXED);
+    if ((uint32_t)sg_kernel0(KERNEL_getpid) != sg_threads_process())
+        __atomic_fetch_add(&sg_arena->missed_in_vfork, 1, __ATOMIC_RELAXED);
+}
+
 /* The entry of any call. Returns the frame whose site to jump to, or 0: on to the body. */
 struct sg_frame *sg_enter_any(uint64_t *slot, struct sg_function *function, struct sg_entry_registers *registers)
 {
@@ -231,7 +239,7 @@ struct sg_frame *sg_enter_any(uint64_t *slot, struct sg_function *function, stru
         return 0;
     struct sg_thread *thread = sg_thread_here();
     if (!thread) {
-        __atomic_fetch_add(&sg_arena->missed, 1, __ATOMIC_RELAXED);
+        missed_by_nobody();
         return 0;
     }
     sg_reap(thread, address, tail);

@@ -42,3 +42,18 @@ def test_handlers_are_loaded_into_each_program() -> None:
         ("step", "live_execs", number) for number in (2, 1, 1, 3, 2, 1)
     ]
     assert (last["events"], last["dropped"], last["missed"], last["problems"]) == (6, 0, 0, [])
+
+
+def test_calls_that_a_child_of_vfork_makes_first_are_missed_and_it_is_said_why() -> None:
+    path = program("processes_vfork_exec", "o2", "-pthread")
+    words = ["count", "--json", "--no-follow", "--when", "arg(0) != 0", "-f", "libc.so*!execl"]
+    found = result(started(*words, "--", path, "3"))
+    assert found["without_calls"] == 1
+    assert found["problems"] == [
+        "12 calls could not be served, missing from these numbers: "
+        "made by children of vfork() whose parents had made no traced call before"
+    ]
+    words += ["-f", "spawns"]
+    found = result(started(*words, "--", path, "3"))
+    assert {one["function"]: one["calls"] for one in found["functions"]} == {"spawns": 12, "execl": 12}
+    assert found["problems"] == []

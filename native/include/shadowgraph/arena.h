@@ -53,7 +53,8 @@ struct sg_arena {
     uint32_t waiting;        /* a controller sleeps on the bell */
     uint64_t missed;         /* calls missed by threads that have no entry in the table */
     uint64_t dropped;        /* records dropped for the same reason */
-    uint64_t reserved[3];
+    uint64_t missed_in_vfork; /* of the missed ones: by children of vfork() whose parents had no entry either */
+    uint64_t reserved[2];
 };
 
 /*

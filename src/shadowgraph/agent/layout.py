@@ -469,6 +469,7 @@ arena_dtype = np.dtype(
             "waiting",
             "missed",
             "dropped",
+            "missed_in_vfork",
             "reserved",
         ],
         "formats": [
@@ -502,7 +503,8 @@ arena_dtype = np.dtype(
             "<u4",
             "<u8",
             "<u8",
-            ("<u8", (3,)),
+            "<u8",
+            ("<u8", (2,)),
         ],
         "offsets": [
             0,
@@ -536,6 +538,7 @@ arena_dtype = np.dtype(
             184,
             192,
             200,
+            208,
         ],
         "itemsize": 224,
     }

@@ -253,12 +253,22 @@ class Session:
         if missed:
             from shadowgraph.view.units import count_of
 
-            said.append(f"{count_of(missed, 'call')} could not be served, missing from these numbers")
+            said.append(
+                f"{count_of(missed, 'call')} could not be served, missing from these numbers{self._why_missed(missed)}"
+            )
         if self.ending == "detached":
             said.append("this user was taken off by somebody else (shadowgraph detach)")
         if self._pid is None and self.ending not in ("", "exit"):
             said.append(f"the program runs on (process {self.target.pid})")
         return said
+
+    def _why_missed(self, missed: int) -> str:
+        """The reason, where it is known; the end of a sentence."""
+        in_vfork = sum(user.missed_in_vfork for user in self._users)
+        if not in_vfork:
+            return ""
+        which = "" if in_vfork == missed else f"{in_vfork:,} of them "
+        return f": {which}made by children of vfork() whose parents had made no traced call before"
 
     @cached_property
     def library(self) -> str:

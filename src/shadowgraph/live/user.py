@@ -57,7 +57,7 @@ class Place:
         self.slot = slot
         self.labels: dict[int, str] = {}
         self.add_functions(labels)
-        self._nobodys_before = int(registry.arena.header["missed"])
+        self._nobodys_before = self._nobodys()
 
     def add_functions(self, labels: dict[int, str]) -> None:
         """The user is on these functions, some of which may be new to it."""
@@ -67,8 +67,14 @@ class Place:
     def losses(self) -> dict[str, int]:
         """What the user has lost. Calls of threads that found the table full may have been its own: they count."""
         losses = self.registry.losses_of(self.slot)
-        losses["missed"] += int(self.registry.arena.header["missed"]) - self._nobodys_before
+        missed, in_vfork = (now - before for now, before in zip(self._nobodys(), self._nobodys_before, strict=True))
+        losses["missed"] += missed
+        losses["missed_in_vfork"] = in_vfork
         return losses
+
+    def _nobodys(self) -> tuple[int, int]:
+        header = self.registry.arena.header
+        return int(header["missed"]), int(header["missed_in_vfork"])
 
     @property
     def is_ended(self) -> bool:
@@ -281,6 +287,11 @@ class User(ABC):
     def missed(self) -> int:
         """Calls that were its own, or may have been, and could not be served."""
         return self._lost("missed")
+
+    @property
+    def missed_in_vfork(self) -> int:
+        """How many of the missed ones children of vfork() have made, whose parents had made no traced call before."""
+        return self._lost("missed_in_vfork")
 
     @property
     def filtered(self) -> int:
