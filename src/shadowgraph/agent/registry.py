@@ -273,7 +273,7 @@ class Registry:
 
     def expect(self, pid: int, start: int, thread: int) -> None:
         """Have a slot stand for a controller that is to enter this program as well. Called with the lock held."""
-        slot = self._free_slot()
+        slot = self.free_slot()
         self._write_user(slot, UserRow(layout.USER_EXPECTED, "expected"))
         self._users[slot]["flags"] = layout.USER_ENDED  # who looks for users sees none
         for name, value in (("start", start), ("pid", pid), ("thread", thread)):
