@@ -38,6 +38,7 @@ from shadowgraph.ops.borrowing import borrowed
 from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.entering import Guard, choose, complete, tell_runtimes
 from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
+from shadowgraph.ops.handler_pool import HandlerPool
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with, runs
@@ -81,6 +82,7 @@ class Hooking:
         self._mark = b""
         self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
         self._before = ChosenBefore(self.known_modules)
+        self._pool: HandlerPool | None = None
 
     def find(self, selection: Selection, *, in_use: bool, must: bool = True) -> Found:
         """The functions of a selection, hooked. ``in_use``: while users of ours are on, what was hooked stays so.
@@ -309,6 +311,7 @@ class Hooking:
         mark = program_mark(self.pid)
         if mark != self._mark:
             self._resolved = self._resolved if not self._mark else {}
+            self._pool = None
             self._mark = mark
         self._hooks: list[tuple[Hooks, npt.NDArray[np.int64], npt.NDArray[np.uint64]]] = []
         self.agent = agent
@@ -329,11 +332,30 @@ class Hooking:
 
     def bring_in(self, user: Ops) -> None:
         """Bring the code of a user's handlers into the process."""
-        load = load_with_loader if user.handlers.obstacles else map_handlers
         assert self.agent is not None
-        with self._borrowed(at_safe_place=bool(user.handlers.obstacles)) as thread:
+        handlers = user.handlers
+        is_small = not handlers.obstacles and HandlerPool.fits(handlers)
+        if is_small and self._pool is not None and self._place(user, self._pool):
+            return
+        load = load_with_loader if handlers.obstacles else map_handlers
+        with self._borrowed(at_safe_place=bool(handlers.obstacles)) as thread:
             guard(thread, self.agent.module, on=True)
-            user.loaded = load(thread, user.handlers)
+            if is_small and self._pool is None:
+                self._pool = HandlerPool(thread)
+                user.loaded = self._pool.place(thread.memory, handlers)
+            else:
+                user.loaded = load(thread, handlers)
+
+    def _place(self, user: Ops, pool: HandlerPool) -> bool:
+        """Write small handlers to where others were; whether there is room, and faults of handlers are caught."""
+        assert self.agent is not None
+        memory = Memory(self.pid)
+        try:
+            if read_zones(memory, self.agent.module)["guarded"]:
+                user.loaded = pool.place(memory, user.handlers)
+            return user.loaded is not None
+        finally:
+            memory.close()
 
     def announce(self, user: Ops, slot: int) -> None:
         """Tell the process's agent that the handlers are there of the user that is about to have this slot."""
@@ -353,19 +375,33 @@ class Hooking:
     def unload(self, user: Ops) -> None:
         """Take code out that no thread can be in."""
         loaded, user.loaded = user.loaded, None
-        if loaded is not None:
-            with self._borrowed(at_safe_place=bool(loaded.handle)) as thread:
-                unload(thread, loaded)
+        if loaded is None:
+            return
+        if loaded.unit is not None:
+            assert self._pool is not None
+            memory = Memory(self.pid)
+            self._pool.give_back(memory, loaded)
+            memory.close()
+            return
+        with self._borrowed(at_safe_place=bool(loaded.handle)) as thread:
+            unload(thread, loaded)
 
     def leave(self) -> None:
         """Take all hooks out if nobody uses them any more."""
         if self.agent is None:
             return
         try:
+            self._give_back_room()
             self.notes += leave_if_unused(self.agent)
         except StartError:
             if runs(self.pid):
                 raise
+
+    def _give_back_room(self) -> None:
+        if self._pool is not None and self._pool.is_empty and runs(self.pid) and not self.has_executed():
+            with alone_with(self.pid), self._borrowed(at_safe_place=False) as thread:
+                self._pool.unmap(thread)
+            self._pool = None
 
     @contextmanager
     def _borrowed(self, *, at_safe_place: bool) -> Iterator[RemoteThread]:

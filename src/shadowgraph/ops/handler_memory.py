@@ -23,13 +23,16 @@ _PRIVATE_ANONYMOUS = 0x02 | 0x20
 class LoadedHandlers:
     """Handlers in a process: ``entry`` and ``exit`` are addresses there, 0 for none.
 
-    ``size`` is that of what was mapped at ``base``; 0: the loader has it, by this ``handle``.
+    ``size`` is that of what was mapped at ``base``; 0: the loader has it, by this ``handle``. ``unit``: of the room
+    that the process has for small ones (handler_pool.py), where they are in that.
     """
 
-    def __init__(self, handlers: HandlerObject, bias: int, base: int, size: int, handle: int = 0) -> None:
+    def __init__(
+        self, handlers: HandlerObject, bias: int, base: int, size: int, handle: int = 0, unit: int | None = None
+    ) -> None:
         self.entry = 0 if handlers.entry is None else handlers.entry + bias
         self.exit = 0 if handlers.exit is None else handlers.exit + bias
-        self.base, self.size, self.handle = base, size, handle
+        self.base, self.size, self.handle, self.unit = base, size, handle, unit
 
 
 def map_handlers(thread: RemoteThread, handlers: HandlerObject) -> LoadedHandlers:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from shadowgraph.errors import UsageError
 from shadowgraph.ops.handler_object import HandlerObject, read_handlers
+from shadowgraph.ops.handler_pool import SPAN
 
 __all__ = ["INCLUDE", "compile_handlers", "load_handlers"]
 
@@ -42,6 +43,9 @@ _LINK = (
     "-nostdlib",
     "-Wl,-Bsymbolic,-z,defs,-z,now,-z,noexecstack,--build-id=none",
 )
+
+# Code in one piece, and data one span behind it (handler_pool.py).
+_IN_UNITS = f"-Wl,-z,noseparate-code,-z,max-page-size={SPAN:#x},-z,norelro"
 
 
 def compile_handlers(
@@ -69,7 +73,11 @@ def compile_handlers(
         warnings = _run([*command, "-o", "../handlers.o"], place, f"{name}: does not compile")
         _run([*general, "-c", "../support.c", "-o", "../support.o"], place, f"{name}: cannot be built")
         objects = ["../handlers.o", "../support.o", "-lgcc", "-o", "../handlers.so"]
-        _run([*compiler, *_LINK, *objects], place, f"{name}: cannot be linked; it can only use what it defines itself")
+        failed = f"{name}: cannot be linked; it can only use what it defines itself"
+        try:
+            _run([*compiler, *_LINK, _IN_UNITS, *objects], place, failed)
+        except UsageError:  # of the linker's options some know few; then it takes more room
+            _run([*compiler, *_LINK, *objects], place, failed)
         content = (own / "handlers.so").read_bytes()
     made = read_handlers(content, name, entry, exit, warnings)
     if made.obstacles:
