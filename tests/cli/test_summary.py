@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+import shadowgraph
 from shadowgraph.cli._summary import summary_lines
 from shadowgraph.image import SENTENCES, Reason
 from shadowgraph.ops.refusals import Refusals, Refused
@@ -29,7 +31,15 @@ int main(int argc, char **argv)
 
 
 def lines(calls: int = 3, called: int = 2, hooked: int = 2, **reasons: int) -> list[str]:
-    manifest = {"calls": calls, "called": called, "functions": hooked, "threads": 1, "processes": 1}
+    manifest = {
+        "calls": calls,
+        "called": called,
+        "functions": hooked,
+        "threads": 1,
+        "processes": 1,
+        "tids": 1,
+        "pids": 1,
+    }
     refused = Refusals("/bin/app")
     names = [name for name, count in reasons.items() for _ in range(count)]
     refused.update(Refused("/bin/app", row, Reason[name], f"f{row}") for row, name in enumerate(names))
@@ -58,7 +68,22 @@ def test_a_function_is_counted_once_in_however_many_processes_it_is() -> None:
     ended = run([*command, str(folder / "again")])
     assert ended.status == 0
     # main, twice, and when it has executed itself main, twice, twice
-    assert "shadowgraph: 5 calls of 2 functions (3 hooked) in 2 threads of 2 processes\n" in ended.errors
+    assert (
+        "shadowgraph: 5 calls of 2 functions (3 hooked) in 1 thread of 1 process, which has executed another program\n"
+        in ended.errors
+    )
+
+
+def test_processes_are_told_from_the_programs_that_they_have_executed(tmp_path: Path) -> None:
+    script = "for i in 1 2; do (exec env env true); done; env true"
+    ended = run([*(word for word in recorder("--all", trace=tmp_path / "t.sgt") if word != "-q"), "sh", "-c", script])
+    said = r" in (\d+) threads of (\d+) processes, which have executed (\d+) other programs\n"
+    found = re.search(said, ended.errors)
+    assert found is not None, ended.errors
+    with shadowgraph.open(tmp_path / "t.sgt") as trace:
+        pids, processes = trace.processes["pid"].to_pylist(), len(trace.processes)
+    assert [int(number) for number in found.groups()] == [len(set(pids)), len(set(pids)), processes - len(set(pids))]
+    assert len(set(pids)) == 4 and processes >= 8
 
 
 def test_reasons_fit_the_number_of_functions() -> None:
@@ -87,7 +112,7 @@ def test_reasons_fit_the_number_of_functions() -> None:
     ],
 )
 def test_how_an_attached_program_has_ended_is_said(status: int | None, runs_on: bool, said: list[str]) -> None:
-    manifest = {"calls": 1, "called": 1, "functions": 1, "threads": 1, "processes": 1}
+    manifest = {"calls": 1, "called": 1, "functions": 1, "threads": 1, "processes": 1, "tids": 1, "pids": 1}
     result = Result(0, runs_on, 1, Refusals(), [], None, attached=True, attached_status=status)
     shown = summary_lines(Path("a.sgt"), result, manifest)
     assert [line for line in shown if "ended" in line] == said

@@ -11,13 +11,27 @@ from shadowgraph.live import Totals
 from tests.attach.conftest import built
 from tests.support.attached import Running
 from tests.support.build import compile_files, scratch_folder
-from tests.support.live import SHADOWGRAPH
+from tests.support.live import SHADOWGRAPH, until
 from tests.support.manners import run
 
 LIBRARY = """
 #include <unistd.h>
 __attribute__((noipa)) int step(int x) { usleep(1000); return x + 1; }
 int lives_here(void) { int x = 0; for (;;) x = step(x); return x; }
+"""
+SPAWNING = """
+#include <sys/wait.h>
+#include <unistd.h>
+int lives_here(void)
+{
+    for (;;) {
+        if (!vfork()) {
+            execl("/bin/true", "true", (char *)0);
+            _exit(1);
+        }
+        wait(0);
+    }
+}
 """
 SHELL = """
 #include <stdio.h>
@@ -44,6 +58,21 @@ def test_an_executable_that_only_starts_a_library_is_shown_with_it() -> None:
         assert [row["function"] for row in json.loads(ended.lines[1])["functions"]] == ["step"]
         asked_for = run([*words, "-f", "*"]).output
         assert "libinner.so!*" in asked_for and "follows" not in asked_for, "-f is taken at its word"
+
+
+def test_what_children_execute_does_not_hide_that_the_executable_is_silent() -> None:
+    folder = Path(scratch_folder())
+    (folder / "spawns.c").write_text(SPAWNING)
+    (folder / "outer.c").write_text(SHELL)
+    library, program = folder / "libspawns.so", folder / "outer"
+    compile_files("gcc", [folder / "spawns.c"], library, ("-O1", "-shared", "-fPIC"))
+    compile_files("gcc", [folder / "outer.c", library], program, (f"-Wl,-rpath,{folder}",))
+    with Running([str(program)]) as running, live.attach(running.pid, follow=True) as target:
+        followed = target.register(Totals(["*"]))
+        until(lambda: any(row["count"] for row in followed.totals().values()))  # so will be what top has registered
+        ended = run([*SHADOWGRAPH, "top", str(running.pid), "--json", "--interval", "3s", "--iterations", "1"])
+        remark = "none of the executable's few functions was called: libspawns.so follows"
+        assert remark in json.loads(ended.lines[-1])["problems"]
 
 
 def test_of_too_many_functions_the_shortest_are_left_out_and_counted() -> None:

@@ -55,8 +55,15 @@ class LiveTable:
             }
             self._rows.append((Function(label, self._session.program, self._options["raw_names"]), fields))
         self._read_at, self._before, self._library_follows = now, totals, False
-        if not self._options["functions"] and not self._library and not any(row["calls"] for _, row in self._rows):
+        if not self._options["functions"] and not self._library and self._is_silent():
             self._take_library()
+
+    def _is_silent(self) -> bool:
+        """Whether none of the functions was called, but in programs that children have executed."""
+        session, rows = self._session, self._rows
+        if session.target.has_followed:
+            rows = [row for row in rows if row[0].module == session.program]
+        return not any(row["calls"] for _, row in rows)
 
     def _take_library(self) -> None:
         """Nothing is called: if the executable is but a shell around a library, as python3 may be, show that too."""
@@ -122,7 +129,7 @@ class LiveTable:
         if self._library:
             how = "follows" if self._library_follows else "is shown, too"
             said.append(f"none of the executable's few functions was called: {self._library} {how}")
-        elif self._rows and not any(row["calls"] for _, row in self._rows):
+        elif self._rows and self._is_silent():
             said.append(self._elsewhere())
         return said
 

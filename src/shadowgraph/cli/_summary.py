@@ -25,7 +25,11 @@ def summary_lines(folder: Path, result: Result, manifest: dict[str, Any]) -> lis
     functions = count_of(manifest["called"], "function")
     if manifest["called"] != result.hooked:
         functions += f" ({result.hooked:,} hooked)"
-    where = f"{count_of(manifest['threads'], 'thread')} of {count_of(manifest['processes'], 'process')}"
+    where = f"{count_of(manifest['tids'], 'thread')} of {count_of(manifest['pids'], 'process')}"
+    executed = manifest["processes"] - manifest["pids"]
+    if executed:
+        has = "which has" if manifest["pids"] == 1 else "which have"
+        where += f", {has} executed {'another program' if executed == 1 else f'{executed:,} other programs'}"
     lines = [f"{calls} of {functions} in {where}"]
     if result.hooked and not manifest["calls"] and not lost:
         library = f" (-m {shlex.quote(result.largest_library)})" if result.largest_library else ""

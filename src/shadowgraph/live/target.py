@@ -54,6 +54,7 @@ class Target:
         self._reaped = 0.0
         self._execs = Execs(self._enter, self._ended)
         self._program = Program(self._make_hooking(pid or 0, follow), self, self._execs.answer, self._post)
+        self.has_followed = False  # into a program that it or a child of it has executed
         self._programs = [self._program]  # and others, that it or its children have executed
         self._worker = Worker(self._idle, _LOOK_SECONDS)  # last: it looks at all of the above
         try:
@@ -376,6 +377,7 @@ class Target:
             if not part.place.labels:
                 self._execs.silent(user.selection.text, os.readlink(f"/proc/{pid}/exe"))
         self._programs.append(program)
+        self.has_followed = True
         if pid == self.pid:
             self._program = program
         return program

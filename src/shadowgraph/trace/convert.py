@@ -119,6 +119,8 @@ class _Conversion:
             "calls": writer.rows,
             "threads": len(rows["thread"]),
             "processes": len(processes["process"]),
+            "tids": len(set(zip(rows["pid"], rows["tid"], strict=True))),
+            "pids": len(set(processes["pid"])),
             "functions": len(functions["function"]),
             "called": int(np.count_nonzero(functions["calls"])),
             "missed": sum(rows["missed"]) + sum(processes["missed"]),
