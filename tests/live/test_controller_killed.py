@@ -15,7 +15,8 @@ from shadowgraph import live
 from shadowgraph.ops.processes import runs
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
-from tests.support.killed_live import run_controller
+from tests.support.killed_live import Bound, run_controller
+from tests.support.manners import program
 
 KILLS = os.environ.get("SHADOWGRAPH_KILLS", "24")
 FUNCTIONS = ["leaf", "middle", "tail", "recurse", "loop", "begins_with_call"]
@@ -70,6 +71,46 @@ def test_the_program_survives_a_kill_at_any_moment_and_the_next_controller_clean
             assert (now.code, now.tracer) == (before.code, "0"), f"killed at {moment}"
             assert masks_of(running.pid) == {0}, f"killed at {moment}"
         assert running.end() == ["wrong 0 worked 1"]
+
+
+COUNTED, OUTPUT = ("2000", "2", "0"), "1259200001\n"  # of tests/programs/manners_counted.c
+
+
+def start_and_use(path: str, bound: Bound, output: int) -> None:
+    """Start a program, register users of several kinds before it begins and while it runs, take some off."""
+    bound.watch(at_first=True)
+    os.dup2(output, 1)
+    with live.launch([path, *COUNTED]) as target:
+        target.register(live.Counter(["leaf", "middle"]))
+        target.register(handlers())
+        totals = target.register(live.Totals(["middle", "work"]))
+        handlers().unregister()
+        target.register(live.Counter(["main"]))
+        target.resume()
+        totals.unregister()
+
+
+def test_a_program_that_was_started_survives_a_kill_once_its_loader_is_done() -> None:
+    path = program("manners_counted", "o1", "-pthread")
+    handlers()
+    outlived = 0
+    for moment in [0, *moments_of(run_one(path, 0)[2])]:
+        output, bound, _ = run_one(path, moment)
+        assert output == OUTPUT or (bound and not output), f"killed at {moment}"
+        outlived += not bound
+    assert outlived > len(moments_of(1)) // 2
+
+
+def run_one(path: str, moment: int) -> tuple[str, bool, int]:
+    """What the program has printed, whether it was bound to its controller at the end of that, and all its moments."""
+    bound = Bound()
+    read, write = os.pipe()
+    try:
+        seen = run_controller(lambda: start_and_use(path, bound, write), moment)
+    finally:
+        os.close(write)
+    with open(read) as file:
+        return file.read(), bool(bound), seen
 
 
 def masks_of(pid: int) -> set[int]:

@@ -26,10 +26,13 @@ from typing import Any
 
 __all__ = ["STAGES", "Killed", "kill_at"]
 
+# What is done at a moment: the program, or one that it has executed, is being entered. While its loader is at work it
+# is bound to the recorder, and dies with it.
+STAGES = ("", "entering", "entering, bound", "starting", "starting, bound")
+
 _PR_SET_CHILD_SUBREAPER = 36
 
-# What is done at a moment: an executed program is being entered, and dies with the recorder if it is bound to it.
-STAGES = ("", "entering", "entering, bound")
+_STARTING = 3
 _COUNTS = struct.Struct("<5q")  # moments; when the program was let go, entering was first and last seen; the stage
 
 
@@ -84,7 +87,7 @@ class _Moments:
     def pass_one(self) -> None:
         """The next moment has come."""
         moments, begun, first, last, _ = self.counts()
-        if self._stage:
+        if 0 < self._stage < _STARTING:
             first, last = first or moments + 1, moments + 1
         self._shared[:] = _COUNTS.pack(moments + 1, begun, first, last, self._stage)
         if moments + 1 == self._moment:
@@ -111,7 +114,7 @@ class _Moments:
         start, keep, enter, set_options = launch.launch, NewTrace.keep, Recording._enter, ptrace.set_options
 
         def started(*arguments: Any) -> int:
-            self._program = start(*arguments)
+            self._program, self._stage = start(*arguments), _STARTING + 1
             return self._program
 
         def kept(trace: NewTrace) -> None:
@@ -120,7 +123,7 @@ class _Moments:
             keep(trace)
 
         def entered(recording: Recording, pid: int, former: Any) -> None:
-            self._stage = 0 if former is None else 1
+            self._stage = self._stage or 1
             try:
                 enter(recording, pid, former)
             finally:
@@ -129,7 +132,8 @@ class _Moments:
         def bound(tid: int, options: int) -> None:
             set_options(tid, options)
             if self._stage:
-                self._stage = 2 if options & ptrace.OPTION_EXIT_KILL else 1
+                free = _STARTING if self._stage >= _STARTING else 1
+                self._stage = free + bool(options & ptrace.OPTION_EXIT_KILL)
 
         launch.launch, NewTrace.keep = started, kept  # type: ignore[method-assign,assignment]
         Recording._enter, ptrace.set_options = entered, bound  # type: ignore[method-assign,assignment]

@@ -16,9 +16,34 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["run_controller"]
+__all__ = ["Bound", "run_controller"]
 
 _COUNT = struct.Struct("<Q")
+
+
+class Bound:
+    """Whether a program was bound to die with a controller when that was killed: while its loader was at work."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 1)
+
+    def __bool__(self) -> bool:
+        return self._shared[0] != 0
+
+    def watch(self, *, at_first: bool) -> None:
+        """Note it in this process, which is going to be killed; ``at_first``: of a program that it starts itself."""
+        from shadowgraph.target import ptrace
+
+        set_options = ptrace.set_options
+        self._shared[0] = at_first
+
+        def noted(tid: int, options: int) -> None:
+            binds = bool(options & ptrace.OPTION_EXIT_KILL)
+            self._shared[0] = self._shared[0] or binds
+            set_options(tid, options)
+            self._shared[0] = binds
+
+        ptrace.set_options = noted
 
 
 def run_controller(work: Callable[[], None], moment: int) -> int:

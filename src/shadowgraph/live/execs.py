@@ -132,6 +132,8 @@ class Execs:
     def close(self) -> None:
         """Follow nobody any more. Programs are to ask us nothing any more before."""
         self._is_closed = True
+        for pid in self._pending.later.gone():
+            self._note(not_entered(pid))
         self._pending.let_all_go()
 
     def silent(self, functions: str, program: str) -> None:

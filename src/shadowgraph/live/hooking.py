@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,7 @@ from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.borrowing import at_safe_place as safe_place
 from shadowgraph.ops.borrowing import borrowed
 from shadowgraph.ops.choices import Chosen
-from shadowgraph.ops.entering import Guard, choose, complete, tell_runtimes
+from shadowgraph.ops.entering import choose, complete, tell_runtimes
 from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
 from shadowgraph.ops.handler_pool import HandlerPool
 from shadowgraph.ops.joining import arena_inode, join
@@ -49,7 +48,6 @@ from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.suggestions import near_modules
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
-from shadowgraph.target import ptrace
 from shadowgraph.target.limits import lifted
 from shadowgraph.target.memory import Memory, program_mark
 from shadowgraph.target.modules import read_modules
@@ -77,7 +75,6 @@ class Hooking:
         self.registry: Registry | None = None
         self.notes: list[str] = [] if before is None else before.notes
         self.refusals: Refusals = Refusals() if before is None else before.refusals
-        self._guard: Guard = nullcontext if before is None else partial(ptrace.dying_with_us, pid)
         self._tick_base = 0 if before is None or before.registry is None else before.registry.tick_base
         self._mark = b""
         self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
@@ -144,7 +141,7 @@ class Hooking:
     def _hook_held(self, selection: Selection, *, must: bool) -> Chosen:
         """Hook what is not hooked yet of a program that stands at its entry.
 
-        All that takes time is done while its thread is not borrowed: should we be killed then, it begins as without us.
+        Should we be killed meanwhile, it begins.
         """
         memory = Memory(self.pid)
         try:
@@ -196,8 +193,8 @@ class Hooking:
 
     @contextmanager
     def _held(self, memory: Memory) -> Iterator[RemoteThread]:
-        """The thread of a program that stands at its entry, borrowed: it dies with us for as long."""
-        with self._guard(), lifted(self.pid), RemoteThread(self.pid, memory) as thread:
+        """The thread of a program that stands at its entry, borrowed."""
+        with lifted(self.pid), RemoteThread(self.pid, memory) as thread:
             yield thread
 
     def hook_running(self, selection: Selection, *, in_use: bool, must: bool = True) -> Chosen:

@@ -207,7 +207,8 @@ class Target:
         vet_program(path)
         pid = launching.launch(path, list(command))
         try:
-            launching.run_to_entry(pid)
+            with ptrace.dying_with_us(pid):
+                launching.run_to_entry(pid)
         except BaseException:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +32,6 @@ from shadowgraph.target.modules import Module, read_modules
 from shadowgraph.target.remote import RemoteThread
 
 __all__ = [
-    "Guard",
     "choose",
     "choose_again",
     "complete",
@@ -53,9 +51,6 @@ _EXIT_FUNCTIONS = (("_exit", layout.FLAG_EXIT, 0), ("_Exit", layout.FLAG_EXIT, 0
 _SIGACTION = ("sigaction", layout.FLAG_SIGACTION, 0)
 _LOADER_NOTE = "_dl_debug_state"
 
-# What is held while a thread of a program is borrowed, or its code is being written.
-Guard = Callable[[], AbstractContextManager[None]]
-
 
 def enter(
     tid: int,
@@ -66,24 +61,23 @@ def enter(
     ids: FunctionIds,
     *,
     follow: bool,
-    guard: Guard = nullcontext,
 ) -> EnteredProcess:
     """Load the agent into the process of a stopped thread at the program's entry point, and hook what is chosen.
 
-    Everything is planned and checked before the first byte is changed. ``guard`` is held while the thread is borrowed.
+    Everything is planned and checked before the first byte is changed.
     """
     memory = Memory(tid)
     try:
         asked: dict[int, int] = {}
         chosen = choose(memory, lambda address: asked.setdefault(address, 0), selection, known_modules, follow=follow)
         if asked:
-            with guard(), RemoteThread(tid, memory) as thread:
+            with RemoteThread(tid, memory) as thread:
                 asked = {address: thread.call(address) for address in asked}
             chosen = choose(memory, asked.__getitem__, selection, known_modules, follow=follow)
         refused = Refusals(chosen.executable.path)
         planned = [_planned(choice, capture, ids, refused) for choice in chosen.choices.values()]
         settings = complete(settings, chosen, known_modules, selection)
-        with guard(), lifted(tid), RemoteThread(tid, memory) as thread:
+        with lifted(tid), RemoteThread(tid, memory) as thread:
             agent = inject(thread, settings, *chosen.caller)
             take_first_place(agent, selection, settings, follow=follow)
             tell_runtimes(memory, chosen.modules, known_modules, agent)
@@ -340,11 +334,10 @@ def hook_modules(
     capture: Capture,
     known_modules: KnownModules,
     ids: Numbers,
-    guard: Guard = nullcontext,
 ) -> None:
     """Hook what is wanted of modules that have been loaded since; their code has not run yet.
 
-    ``tid`` is the stopped thread that loads them. ``guard`` is held while it is borrowed.
+    ``tid`` is the stopped thread that loads them.
     """
     memory = Memory(process.pid)
     try:
@@ -365,7 +358,7 @@ def hook_modules(
                 hooked = hooked_in(memory, module, registry)
                 planned.append(_planned(choice, capture, ids, process.refused, hooked, process.slot))
                 choices.append(choice)
-        with guard(), RemoteThread(tid, memory) as thread:
+        with RemoteThread(tid, memory) as thread:
             for hooks in again:
                 restore(thread, hooks)
             for one in planned:

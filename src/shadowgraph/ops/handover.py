@@ -174,6 +174,10 @@ class LaterEntries(Generic[_Source]):
                 yield pid, waiting.source, waiting.entrance
             waiting.looked = time.monotonic()
 
+    def gone(self) -> list[int]:
+        """Those that have ended, and have not waited for us before."""
+        return [pid for pid in self._waiting if not runs(pid)]
+
     def close(self) -> None:
         """Enter no program any more. What we have left is told to ask us nothing any more before."""
         for pid, waiting in self._waiting.items():

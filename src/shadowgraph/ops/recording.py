@@ -7,9 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from shadowgraph.agent import layout
@@ -217,17 +216,16 @@ class Recording:
                 image.drain.rings.beat()
 
     def _enter(self, pid: int, former: EnteredImage | None) -> None:
-        """Enter a program that has just been exec'ed, and let it run. Until then the first dies with us."""
+        """Enter a program that has just been exec'ed, and let it run."""
         first = former is None
-        guard = nullcontext if first else partial(ptrace.dying_with_us, pid)
         if not first:
             vet_process(pid)
-        with guard():
+        with ptrace.dying_with_us(pid):
             launch.run_to_entry(pid)
         if first:
             refuse_agent(self.selection, pid)
         what = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
-        process = enter(pid, *what, follow=self.follow, guard=guard)
+        process = enter(pid, *what, follow=self.follow)
         if first and process.hooked == 0 and not self._may_come():
             raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
         self._add(process, self.ids)
@@ -369,7 +367,7 @@ class Recording:
             ptrace.stop(tid)
             try:
                 what = (self.selection, self.capture, self.known_modules, image.numbers_for_more())
-                hook_modules(tid, image.process, *what, partial(ptrace.dying_with_us, tid))
+                hook_modules(tid, image.process, *what)
                 self.refused.update(image.process.refused)
                 self.traced |= image.traced()
                 self.captured += self.ids.append_new(self.spool)

@@ -77,7 +77,7 @@ def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, byte
     """Start a program and return its pid, stopped and traced just after its exec.
 
     ``arguments`` includes argument 0. The child inherits stdin, stdout, stderr, folder, signal mask and dispositions.
-    Until it is detached it dies with us: it has not begun, and may stand there with borrowed registers.
+    It dies with us until its options are set anew, when it stands at its entry point (:func:`run_to_entry`).
     """
     entries = original_environment() if environment is None else _entries(environment)
     become = _Become(path, [os.fsencode(argument) for argument in arguments], entries)

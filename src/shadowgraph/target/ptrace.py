@@ -150,7 +150,7 @@ def set_options(tid: int, options: int) -> None:
 def dying_with_us(tid: int, options: int = OPTION_MARK_SYSTEM_CALLS) -> Iterator[None]:
     """While this holds, a stopped thread that was seized with these options dies with us.
 
-    For the moments in which its registers or its code are not its own: were we killed, it would go on with them.
+    For the moments in which its code is not its own: were we killed, it would run into our breakpoint.
     """
     set_options(tid, options | OPTION_EXIT_KILL)
     try:
