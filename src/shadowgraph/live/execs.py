@@ -133,7 +133,7 @@ class Execs:
         """Follow nobody any more. Programs are to ask us nothing any more before."""
         self._is_closed = True
         for pid in self._pending.later.gone():
-            self._note(not_entered(pid))
+            self._told.say(not_entered(pid))
         self._pending.let_all_go()
 
     def silent(self, functions: str, program: str) -> None:
