@@ -38,7 +38,6 @@ static uint64_t lay_out(struct sg_arena *arena)
     arena->chunks_at = reserve(&end, sizeof(struct sg_chunk) * arena->chunks);
     arena->open_at = reserve(&end, sizeof(struct sg_open) * SG_BLOCK_FRAMES * arena->chunks);
     arena->functions_at = reserve(&end, FUNCTIONS_SIZE);
-    arena->addresses_at = reserve(&end, 8ull * SG_FUNCTIONS);
     arena->registry_at = reserve(&end, sizeof(struct sg_registry));
     arena->losses_at = reserve(&end, sizeof(struct sg_losses) * SG_USERS * arena->threads);
     arena->pages_at = reserve(&end, sizeof(struct sg_page) * SG_PAGES);

@@ -98,15 +98,3 @@ def test_the_same_thing_is_noted_once(tmp_path: Path) -> None:
     command = [*SHADOWGRAPH, "count", "--json", "-f", "libc.so*!malloc", "--", "sh", "-c", script]
     problems = json.loads(run(command).lines[-1])["problems"]
     assert [problem for problem in problems if "followed" in problem] == [said.removeprefix("shadowgraph: ")]
-
-
-def test_what_a_forked_child_loads_by_itself_is_not_seen_and_that_is_said(tmp_path: Path) -> None:
-    """Nothing is borrowed or written for it: its memory is not that of the process that was entered."""
-    lines = "load\nunload\nfork\nload\nfork\nend\n"
-    options = ["-f", "libz.so.*!zlibVersion", "-f", "libm.so.*!*"]
-    start = [argument for argument in recorder(*options, trace=tmp_path / "t.sgt") if argument != "-q"]
-    ended = run([*start, program("live_later")], stdin=lines)
-    assert (ended.output, ended.status) == ("ready\n" + "done\n" * 5 + "OK\n", 0)
-    assert ended.errors.count("a forked child has loaded libz.so") == 1
-    with shadowgraph.open(tmp_path / "t.sgt") as trace:
-        assert len(trace.calls) == 3 + 3 + 1

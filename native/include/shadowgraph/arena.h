@@ -12,7 +12,6 @@
  *     chunks_at       │ struct sg_chunk[]        │ whose is which piece of the table of open calls
  *     open_at         │ struct sg_open[]         │ SG_BLOCK_FRAMES open calls for each chunk
  *     functions_at    │ struct sg_function[]     │ what is hooked, by number: thunks point here
- *     addresses_at    │ uint64_t[]               │ where each of them is in the process
  *     registry_at     │ struct sg_registry       │ who uses what is hooked (users.h)
  *     losses_at       │ struct sg_losses[][64]   │ what each thread has lost of each user's
  *     pages_at        │ struct sg_page[]         │ whose is which page of cells
@@ -42,7 +41,7 @@ struct sg_arena {
     uint64_t magic;
     uint64_t size;
     uint64_t threads_at, rings_at, segments_at, events_at, chunks_at, open_at, functions_at, data_at; /* offsets from the start */
-    uint64_t addresses_at, registry_at, losses_at, pages_at, cells_at, pool_at, values_at;
+    uint64_t registry_at, losses_at, pages_at, cells_at, pool_at, values_at;
     uint32_t threads, segments, events, chunks; /* how many */
     uint32_t segment_size;
     uint32_t answered;       /* futex: a controller adds one when it has answered an event */
@@ -237,6 +236,8 @@ struct sg_values {
  * while the process stands still, never read by the agent. Private memory, so that a forked child has its own.
  *
  * A patch holds what to put back; one whose address lies in a thunk makes that thunk do without what is put back elsewhere.
+ * Patches also tell which functions are hooked in this process, and where: a forked child may have others at the same place
+ * as its parent. A function is if all patches with its number are in place.
  * A move says where a thread that stands at `from` goes on when the patches are taken out, and by how much its stack
  * pointer grows then.
  */
@@ -244,7 +245,8 @@ struct sg_patch {
     uint64_t address;
     uint8_t size;
     uint8_t original[5], replacement[5];
-    uint8_t unused[5];
+    uint8_t is_entry; /* of all patches of a function, the one where its calls arrive */
+    uint32_t number;  /* of the function that is hooked by it; 0: of none */
 };
 
 struct sg_move {

@@ -74,8 +74,6 @@ class Arena:
         start = int(header["functions_at"])
         size = layout.FUNCTIONS * layout.function_dtype.itemsize
         self.functions = data[start : start + size].view(layout.function_dtype)
-        start = int(header["addresses_at"])
-        self.addresses = data[start : start + layout.FUNCTIONS * 8].view(np.uint64)
         start = int(header["registry_at"])
         self.registry = data[start : start + layout.registry_dtype.itemsize].view(layout.registry_dtype)[0]
         start, size = int(header["losses_at"]), len(self.threads) * layout.USERS * layout.losses_dtype.itemsize

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +26,24 @@ from shadowgraph.agent.trampolines import (
 from shadowgraph.errors import StartError
 from shadowgraph.image.reasons import Reason
 from shadowgraph.patch import ModulePlan, PlanFlag, ThunkBlock, encode_thunks, share_bytes, thunk_space
+from shadowgraph.patch.thunks import HEAD_SIZE
 from shadowgraph.target.memory import Mapping, Memory, find_gap, read_mappings
 from shadowgraph.target.modules import Module
 from shadowgraph.target.remote import RemoteThread
 
-__all__ = ["Hooks", "Jumps", "Placed", "Request", "hook", "lay_out", "restore", "set_recorder", "write_jumps"]
+__all__ = [
+    "Hooks",
+    "JumpState",
+    "Jumps",
+    "Placed",
+    "Request",
+    "hook",
+    "lay_out",
+    "lay_out_again",
+    "map_all",
+    "set_recorder",
+    "write_jumps",
+]
 
 _PAGE = 4096
 _SYS_MMAP, _SYS_MPROTECT, _SYS_MUNMAP = 9, 10, 11
@@ -68,11 +84,20 @@ class Request:
         )
 
 
+class JumpState(Enum):
+    """What is where jumps were written: they, the code as it was (of a module that came again), or others' bytes."""
+
+    THERE = 0
+    GONE = 1
+    FOREIGN = 2
+
+
 @dataclass(frozen=True)
 class Hooks:
     """What was done to one module. ``refused`` maps rows of the plan to the reason found in the running process.
 
-    ``table`` is where the process has the function records.
+    ``table`` is where the process has the function records. ``plan`` is that of the module with what the surroundings
+    allow, for ``bias``; the same can be done again by it in a process that has the ``file`` at the same place.
     """
 
     module: Module
@@ -80,6 +105,32 @@ class Hooks:
     thunk_base: int
     table: int
     refused: dict[int, Reason]
+    plan: ModulePlan | None = None
+    bias: int = 0
+    file: tuple[int, ...] = ()
+
+    def is_of(self, module: Module) -> bool:
+        """Whether a loaded module is the one that these hooks are for: the same file at the same place."""
+        return (module.path, module.base, _identity(module)) == (self.module.path, self.module.base, self.file)
+
+    def are_in(self, memory: Memory, bases: Container[int]) -> bool:
+        """Whether these very thunks are in a process, which has blocks of thunks at ``bases``."""
+        if self.thunk_base not in bases:
+            return False
+        head = self.thunks.code[:HEAD_SIZE]  # with the place of a record that no other thunk has
+        return memory.read(self.thunk_base, len(head)) == head
+
+    def jump_state(self, memory: Memory) -> JumpState:
+        """Whether the jumps that lead to these thunks are in a process that has the module."""
+        thunks = self.thunks
+        if not len(thunks.patch_address):
+            return JumpState.THERE
+        size = int(thunks.patch_size[0])
+        found = memory.read(int(thunks.patch_address[0]), size)
+        for state, bytes_then in ((JumpState.THERE, thunks.replacement), (JumpState.GONE, thunks.original)):
+            if found == bytes_then[0, :size].tobytes():
+                return state
+        return JumpState.FOREIGN
 
 
 def hook(thread: RemoteThread, module: Module, bias: int, plan: ModulePlan, request: Request, agent: Agent) -> Hooks:
@@ -139,6 +190,12 @@ class Placed:
         write_trampolines(thread, self.hooks.thunks, self.kept_at)
 
     @property
+    def entries(self) -> dict[int, int]:
+        """The number of each function that is to be hooked, by the address of its jump."""
+        entries = self.patches[self.patches["is_entry"] != 0]
+        return dict(zip(entries["address"].tolist(), entries["number"].tolist(), strict=True))
+
+    @property
     def _tables_size(self) -> int:
         return _pages(self.patches.nbytes + self.moves.nbytes)
 
@@ -164,19 +221,35 @@ class Placed:
         )
 
     def fill_records(self, agent: Agent) -> None:
-        """Write the function records, before anything leads to them."""
+        """Write the function records, before anything leads to them.
+
+        Each is written once: all processes that share the arena go by it whose thunks lead there.
+        """
         thunks, arena = self.hooks.thunks, agent.arena
         numbers = thunks.records["id"]
-        others = ~np.uint64(0 if self.recorder is None else 1 << self.recorder)
-        if (arena.functions["users"][numbers] & others).any():
-            raise StartError(f"{self.hooks.module.path}: its functions' numbers are in use by others in this process")
-        if self.recorder is not None and self.values:
-            Rings(arena, self.recorder).put_values(self.values)
-        arena.functions[numbers] = thunks.records
-        arena.addresses[numbers] = self.plan.patch_address[thunks.chosen] + np.uint64(self.bias)
-        if len(numbers):
-            arena.registry["next_function"] = max(int(arena.registry["next_function"]), int(numbers.max()) + 1)
-        Registry(arena, agent.zones).lead(numbers)
+        with arena.locked():
+            if arena.functions["body"][numbers].any():
+                raise StartError(f"{self.hooks.module.path}: its functions' numbers are in use in this process")
+            if self.recorder is not None and self.values:
+                Rings(arena, self.recorder).put_values(self.values)
+            arena.functions[numbers] = thunks.records
+            if len(numbers):
+                arena.registry["next_function"] = max(int(arena.registry["next_function"]), int(numbers.max()) + 1)
+            Registry(arena, agent.zones).lead(numbers)
+
+
+def map_all(thread: RemoteThread, placed: Sequence[Placed]) -> bool:
+    """Map what several modules' hooks take; False, with nothing mapped, if a place is not free any more."""
+    for index, place in enumerate(placed):
+        try:
+            place.map(thread)
+        except FileExistsError:
+            for mapped in placed[:index]:
+                mapped.unmap(thread)
+            return False
+    for place in placed:
+        place.map_way_back(thread)
+    return True
 
 
 def lay_out(
@@ -205,11 +278,32 @@ def lay_out(
     if request.recorder is not None:
         set_recorder(thunks.records, request.recorder)
     refused = unlawful | {int(request.rows[row]): Reason.OUT_OF_REACH for row in thunks.out_of_reach}
-    hooks = Hooks(module, thunks, base, zones["functions"], refused)
-    patches, moves = tables_of(thunks)
-    own = [Mapping(base, base + size, "r-xp", 0, ""), *trampolines]
-    what = (request.recorder, values, patches, moves)
-    return Placed(hooks, plan, bias, size, *what, zones["kept"], own)
+    hooks = Hooks(module, thunks, base, zones["functions"], refused, plan, bias, _identity(module))
+    return _placed(hooks, plan, request.recorder, values, zones)
+
+
+def lay_out_again(hooks: Hooks, zones: dict[str, int]) -> Placed:
+    """The same hooks, with the records that they have, for another process that has the module at the same place."""
+    assert hooks.plan is not None
+    return _placed(replace(hooks, refused={}), hooks.plan, None, {}, zones)
+
+
+def _placed(
+    hooks: Hooks, plan: ModulePlan, recorder: int | None, values: dict[int, bytes], zones: dict[str, int]
+) -> Placed:
+    base, size = hooks.thunk_base, _pages(len(hooks.thunks.code))
+    ranges = [(base, size), *trampoline_pages(plan, hooks.bias)]
+    own = [Mapping(start, start + length, "r-xp", 0, "") for start, length in ranges]
+    return Placed(hooks, plan, hooks.bias, size, recorder, values, *tables_of(hooks.thunks), zones["kept"], own)
+
+
+def _identity(module: Module) -> tuple[int, ...]:
+    """What tells the file of a module from one that replaces it."""
+    try:
+        status = os.stat(module.opened)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def set_recorder(records: npt.NDArray[np.void], slot: int) -> None:
@@ -263,13 +357,3 @@ class Jumps:
 def write_jumps(memory: Memory, hooks: Hooks) -> None:
     """Write the jumps of a module in which no thread stands among the bytes that are about to change."""
     Jumps(memory, hooks).write()
-
-
-def restore(thread: RemoteThread, hooks: Hooks) -> None:
-    """Hook a module again that has been unloaded and loaded at the same place since: its thunks are still there."""
-    thunks = hooks.thunks
-    if not len(thunks.patch_address):
-        return
-    size = int(thunks.patch_size[0])
-    if thread.memory.read(int(thunks.patch_address[0]), size) != thunks.replacement[0, :size].tobytes():
-        write_jumps(thread.memory, hooks)

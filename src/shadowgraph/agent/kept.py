@@ -18,7 +18,18 @@ from shadowgraph.errors import UsageError
 from shadowgraph.patch import PatchKind, ThunkBlock
 from shadowgraph.target.memory import Memory
 
-__all__ = ["Kept", "Moves", "forget", "keep", "moves_into", "read_kept", "tables_of", "take_out"]
+__all__ = [
+    "Kept",
+    "Moves",
+    "blocks_in_use",
+    "forget",
+    "hooked_functions",
+    "keep",
+    "moves_into",
+    "read_kept",
+    "tables_of",
+    "take_out",
+]
 
 _JMP = 0xE9
 _TELLING = 4  # patches of so many bytes are not where they are by chance
@@ -59,6 +70,11 @@ def tables_of(thunks: ThunkBlock) -> tuple[npt.NDArray[np.void], npt.NDArray[np.
     patches = np.zeros(len(thunks.patch_address), layout.patch_dtype)
     patches["address"], patches["size"] = thunks.patch_address, thunks.patch_size
     patches["original"], patches["replacement"] = thunks.original, thunks.replacement
+    patches["number"] = thunks.records["id"][thunks.patched]
+    jumps = np.flatnonzero(thunks.kind == PatchKind.JUMP)
+    last = np.zeros(len(thunks.records), np.int64)
+    last[thunks.patched[jumps]] = jumps  # of several, the one that leads to the others
+    patches["is_entry"][last[thunks.patched[jumps]]] = 1
     in_place = thunks.kind == PatchKind.CALL
     owners = np.array(sorted({*thunks.patched[in_place].tolist()}), np.int64)
     moves = _moves_out(thunks, owners)
@@ -169,6 +185,36 @@ def _read(memory: Memory, index: int, row: np.void) -> Kept:
 
 def _rows(memory: Memory, address: int, count: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     return np.frombuffer(memory.read(address, count * dtype.itemsize) if count else b"", dtype)
+
+
+def blocks_in_use(memory: Memory, table: int) -> set[int]:
+    """Where the blocks of thunks begin that a process has, and that have not been taken out of use."""
+    rows = _in_use(memory, table)
+    return set(rows["base"].tolist())
+
+
+def _in_use(memory: Memory, table: int) -> npt.NDArray[np.void]:
+    rows = _read_table(memory, table)
+    found: npt.NDArray[np.void] = rows[(rows["size"] != 0) & (rows["flags"] & layout.KEPT_TAKEN_OUT == 0)]
+    return found
+
+
+def hooked_functions(memory: Memory, table: int) -> dict[int, int]:
+    """The number of each function that is hooked in this process, by its address: those whose patches are all there.
+
+    What is kept of a module that has been unloaded is no matter, whatever lies at its place by now.
+    """
+    found: dict[int, int] = {}
+    for row in _in_use(memory, table):
+        patches = _rows(memory, int(row["patches"]), int(row["patch_count"]), layout.patch_dtype)
+        patches = patches[patches["number"] != 0]
+        exchange = Exchange(patches["address"], patches["size"])
+        exchange.read(memory)
+        there = exchange.holds(patches["replacement"])
+        entries = patches[there & (patches["is_entry"] != 0)]
+        entries = entries[~np.isin(entries["number"], patches["number"][~there])]
+        found.update(zip(entries["address"].tolist(), entries["number"].tolist(), strict=True))
+    return found
 
 
 def take_out(memory: Memory, table: int, blocks: list[Kept]) -> int:

@@ -449,7 +449,6 @@ arena_dtype = np.dtype(
             "open_at",
             "functions_at",
             "data_at",
-            "addresses_at",
             "registry_at",
             "losses_at",
             "pages_at",
@@ -473,7 +472,6 @@ arena_dtype = np.dtype(
             "reserved",
         ],
         "formats": [
-            "<u8",
             "<u8",
             "<u8",
             "<u8",
@@ -524,23 +522,22 @@ arena_dtype = np.dtype(
             112,
             120,
             128,
+            132,
             136,
             140,
             144,
             148,
             152,
-            156,
             160,
+            164,
             168,
             172,
             176,
-            180,
             184,
             192,
             200,
-            208,
         ],
-        "itemsize": 224,
+        "itemsize": 216,
     }
 )
 
@@ -707,9 +704,9 @@ values_dtype = np.dtype(
 
 patch_dtype = np.dtype(
     {
-        "names": ["address", "size", "original", "replacement", "unused"],
-        "formats": ["<u8", "<u1", ("<u1", (5,)), ("<u1", (5,)), ("<u1", (5,))],
-        "offsets": [0, 8, 9, 14, 19],
+        "names": ["address", "size", "original", "replacement", "is_entry", "number"],
+        "formats": ["<u8", "<u1", ("<u1", (5,)), ("<u1", (5,)), "<u1", "<u4"],
+        "offsets": [0, 8, 9, 14, 19, 20],
         "itemsize": 24,
     }
 )

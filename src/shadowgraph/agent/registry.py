@@ -164,11 +164,10 @@ class Registry:
         found: npt.NDArray[np.int64] = np.flatnonzero(masks >> np.uint64(slot) & np.uint64(1))
         return found
 
-    def known(self) -> dict[int, int]:
-        """The number of each function that is hooked, by its address."""
-        addresses = self.arena.addresses[: int(self._row["next_function"])]
-        numbers = np.flatnonzero(addresses)
-        return dict(zip(addresses[numbers].tolist(), numbers.tolist(), strict=True))
+    def callers_of(self, slot: int) -> set[int]:
+        """Those of the functions of the user of a slot of which it wants only calls from the executable."""
+        found: list[int] = np.flatnonzero(self._functions["callers"] >> np.uint64(slot) & np.uint64(1)).tolist()
+        return set(found)
 
     @property
     def _functions(self) -> npt.NDArray[np.void]:

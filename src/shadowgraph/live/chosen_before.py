@@ -34,7 +34,17 @@ class Found:
     def of(cls, chosen: Chosen, selection: Selection) -> Found:
         """What was found for a selection."""
         follows = selection.waits_for(module.name for module in chosen.modules)
-        return cls(chosen, *wanted(chosen), follows)
+        return cls(chosen, *wanted(chosen.choices.values()), follows)
+
+    def beside(self, labels: dict[int, str], callers: set[int]) -> Found:
+        """These, and other functions that a user is on."""
+        return replace(self, labels={**labels, **self.labels}, callers=self.callers | callers)
+
+    def with_those_of_child(self, more: Found) -> Found:
+        """These, and what a forked child has besides."""
+        assert self.chosen is not None and more.chosen is not None
+        chosen = replace(self.chosen, choices={**self.chosen.choices, **more.chosen.choices})
+        return replace(self.beside(more.labels, more.callers), chosen=chosen)
 
 
 class ChosenBefore:

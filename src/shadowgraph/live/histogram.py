@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Histogram", "Totals"]
 
 _Cells = npt.NDArray[np.uint64]
+_ALREADY = 1 << 62  # the size of functions that it is on
 _QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
@@ -174,7 +175,8 @@ class Totals(_Measure):
         for choice in chosen.choices.values():
             rows = np.fromiter(choice.numbers, np.int64, len(choice.numbers))
             sizes |= zip(choice.numbers.values(), choice.known.functions.size[rows].tolist(), strict=True)
-        order = sorted(found.labels, key=lambda number: (number in found.callers, sizes[number]), reverse=True)
+        rank = {number: (number in found.callers, sizes.get(number, _ALREADY)) for number in found.labels}
+        order = sorted(found.labels, key=rank.__getitem__, reverse=True)
         labels = {number: found.labels[number] for number in order[:most]}
         self._left_out = len(order) - most
         return replace(found, labels=labels, callers=found.callers & labels.keys())

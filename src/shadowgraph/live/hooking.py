@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Hooks, hook, write_jumps
@@ -19,27 +18,30 @@ from shadowgraph.agent.inject import (
     handlers_here,
     inject,
     read_zones,
-    set_ask_when_loaded,
 )
+from shadowgraph.agent.kept import hooked_functions
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
 from shadowgraph.live.chosen_before import ChosenBefore, Found
 from shadowgraph.live.exchanging import Switch, exchange
 from shadowgraph.live.handlers import Ops
-from shadowgraph.live.numbers import LiveNumbers
+from shadowgraph.live.numbers import LiveNumbers, wanted
 from shadowgraph.live.quiescence import wait_until_left
 from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, Readings
+from shadowgraph.ops.asking import ask_when_loaded
 from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.borrowing import at_safe_place as safe_place
 from shadowgraph.ops.borrowing import borrowed
-from shadowgraph.ops.choices import Chosen
+from shadowgraph.ops.choices import Chosen, EnteredProcess
 from shadowgraph.ops.entering import choose, complete, tell_runtimes
 from shadowgraph.ops.handler_memory import load_with_loader, map_handlers, unload
 from shadowgraph.ops.handler_pool import HandlerPool
+from shadowgraph.ops.hooked_before import HookedBefore
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.loaded_later import hook_in_child
 from shadowgraph.ops.processes import alone_with, runs
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, refuse_place_in_use, unmatched
@@ -105,38 +107,32 @@ class Hooking:
     def _ask_when_loaded(self, found: Found) -> None:
         """Have threads wait for us when they have loaded a library."""
         if found.follows and self.agent is not None:
-            memory = Memory(self.pid)
-            try:
-                set_ask_when_loaded(memory, self.agent.module)
-            finally:
-                memory.close()
+            ask_when_loaded(self.agent)
+
+    def find_in_child(self, pid: int, selection: Selection) -> Found:
+        """The functions of a selection in libraries of a process that has forked from this one, hooked there."""
+        assert self.agent is not None
+        process = EnteredProcess(pid, self.agent, "", hooks=self._hooks)
+        what = (selection, Capture(), self.known_modules, LiveNumbers(self.registry))
+        choices = hook_in_child(pid, process, *what, recorded=False)
+        modules = read_modules(pid)
+        by_place = {f"{choice.module.path} at {choice.module.base:#x}": choice for choice in choices}
+        chosen = Chosen(modules, modules[0], (0, 0), by_place)  # nobody asks for its executable
+        self._refused(process.refused, chosen)
+        return Found(chosen, *wanted(choices), follows=True)
 
     def renew_loaded(self) -> None:
-        """Something has been loaded or unloaded: hook again what has come back, and forget what has gone."""
-        registry = self.registry
-        if registry is None:
+        """Something has been loaded or unloaded: hook again what has come back."""
+        if self.agent is None:
             return
-        modules = read_modules(self.pid)
-        places = {(module.path, module.base) for module in modules}
-        arena = registry.arena
-        known = arena.addresses[: int(arena.registry["next_function"])]
-        there = np.zeros(len(known), np.bool_)
-        for module in modules:
-            there |= (known >= module.low) & (known < module.high)
-        known[~there] = 0
         memory = Memory(self.pid)
         try:
-            for hooks, numbers, addresses in self._hooks:
-                if (hooks.module.path, hooks.module.base) in places and not arena.addresses[numbers].any():
+            before = HookedBefore(memory, self.agent.zones, self._hooks)
+            for module in read_modules(self.pid):
+                for hooks in before.by_us(module) or ():
                     write_jumps(memory, hooks)
-                    arena.addresses[numbers] = addresses
         finally:
             memory.close()
-
-    def _note_hooks(self, hooks: Hooks) -> None:
-        assert self.agent is not None
-        numbers = hooks.thunks.records["id"]
-        self._hooks.append((hooks, numbers, self.agent.arena.addresses[numbers].copy()))
 
     def _hook_held(self, selection: Selection, *, must: bool) -> Chosen:
         """Hook what is not hooked yet of a program that stands at its entry.
@@ -156,7 +152,7 @@ class Hooking:
                 assert self.agent is not None
                 tell_runtimes(memory, chosen.modules, self.known_modules, self.agent)
             assert self.registry is not None
-            known, numbers = self.registry.known(), LiveNumbers(self.registry)
+            known, numbers = hooked_functions(memory, self.agent.zones["kept"]), LiveNumbers(self.registry)
             refused = Refusals(chosen.executable.path)
             planned = []
             for choice in chosen.choices.values():
@@ -167,7 +163,7 @@ class Hooking:
                 with self._held(memory) as thread:
                     for choice, request, plan in planned:
                         hooks = hook(thread, choice.module, choice.known.bias(choice.module), plan, request, self.agent)
-                        self._note_hooks(hooks)
+                        self._hooks.append(hooks)
                         for row, reason in hooks.refused.items():
                             if choice.numbers.pop(row, None):
                                 refused.add(choice, row, reason)
@@ -222,7 +218,7 @@ class Hooking:
             if self.agent is None:
                 self.use(process.agent)
             for hooks in process.hooks:
-                self._note_hooks(hooks)
+                self._hooks.append(hooks)
                 for choice in attachment.chosen.choices.values():
                     if choice.module == hooks.module:
                         for row in hooks.refused:
@@ -310,7 +306,7 @@ class Hooking:
             self._resolved = self._resolved if not self._mark else {}
             self._pool = None
             self._mark = mark
-        self._hooks: list[tuple[Hooks, npt.NDArray[np.int64], npt.NDArray[np.uint64]]] = []
+        self._hooks: list[Hooks] = []
         self.agent = agent
         self.registry = Registry(agent.arena, agent.zones)
         self._before = ChosenBefore(self.known_modules)  # functions have other numbers in another arena

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.registry import Registry
-from shadowgraph.ops.choices import Chosen
+from shadowgraph.ops.choices import Choice
 
 __all__ = ["LiveNumbers", "wanted"]
 
@@ -44,10 +45,10 @@ class LiveNumbers:
         return number
 
 
-def wanted(chosen: Chosen) -> tuple[dict[int, str], set[int]]:
+def wanted(choices: Iterable[Choice]) -> tuple[dict[int, str], set[int]]:
     """The functions to be on, with their labels, and those of them of which only calls from the executable count."""
     labels, callers = {}, set()
-    for choice in chosen.choices.values():
+    for choice in choices:
         module, table = choice.module.name, choice.known.functions
         names = table.preferred_names if len(choice.numbers) > len(table) // 4 else None
         for row, number in choice.numbers.items():

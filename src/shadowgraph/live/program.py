@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.user import Owner, Place, User
-from shadowgraph.ops.processes import alone_with, find_process, sharers, shares
+from shadowgraph.ops.processes import alone_with, find_process, runs, sharers, shares
 from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.unseen import unseen_in_child
@@ -47,6 +48,7 @@ class Program:
         self.is_left = False  # by all its processes, as far as is known
         self._bell: Bell | None = None
         self._is_looking = False
+        self._children: list[int] = []  # those that have loaded libraries by themselves
 
     @property
     def pid(self) -> int:
@@ -56,7 +58,8 @@ class Program:
     def find(self, part: User, selection: Selection, *, must: bool = True) -> Found:
         """The functions that a user wants, hooked. UsageError if there are none and there ``must`` be."""
         in_use = any(other.has_place for other in self.parts.values())
-        return part.fitted(self.hooking.find(selection, in_use=in_use, must=must))
+        found = self.hooking.find(selection, in_use=in_use, must=must)
+        return part.fitted(self._with_those_of_children(found, selection))
 
     def add(self, user: User, part: User, found: Found) -> None:
         """Put on its functions who stands for a user."""
@@ -176,21 +179,65 @@ class Program:
                 for part in followers:
                     self._follow(part)
             else:
-                self._say_what_is_unseen(registry, int(event["pid"]), followers)
+                self._follow_child(registry, int(event["pid"]), followers)
             self._answer(registry, event, slots)
 
     def _answer(self, registry: Registry, event: Any, slots: list[int]) -> None:
         for slot in slots:
             registry.arena.answer(event, slot)
 
-    def _say_what_is_unseen(self, registry: Registry, number: int, followers: list[User]) -> None:
-        """A forked child has loaded something: its code is its own by now, and nobody hooks it."""
+    def _follow_child(self, registry: Registry, number: int, followers: list[User]) -> None:
+        """A forked child has loaded something: its code is its own by now."""
         pid = find_process(number, registry.arena.inode)
-        if pid is None or pid == self.pid:
-            return
+        if pid is None:
+            return  # it has ended
+        if pid != self.pid and pid not in self._children:
+            self._children.append(pid)
         for part in followers:
-            for problem in unseen_in_child(pid, self.pid, part.selection, self.hooking.known_modules, registry):
-                self._note(f"{part.selection.text}: {problem}")
+            if pid == self.pid:  # which has another number for itself, in a PID namespace
+                self._follow(part)
+            else:
+                self._follow_in_child(pid, part)
+
+    def _follow_in_child(self, pid: int, part: User) -> None:
+        with alone_with(self.pid) if runs(self.pid) else nullcontext():
+            more = self._find_in_child(pid, part.selection)
+            try:
+                if more is not None:
+                    self._take_on(part, more)
+            except (ShadowgraphError, OSError) as error:
+                self._note(f"{part.selection.text}: what a forked child has loaded is not followed: {error}")
+
+    def _take_on(self, part: User, more: Found) -> None:
+        """Let a user be on more functions, beside those that it is on, in whatever process."""
+        registry, slot, labels = part.place.registry, part.place.slot, part.place.labels
+        present = {number: labels[number] for number in registry.functions_of(slot).tolist() if number in labels}
+        if not more.labels.keys() <= present.keys():
+            found = more.beside(present, registry.callers_of(slot))
+            self.exchange(part, part.fitted(found), part.selection)
+
+    def _find_in_child(self, pid: int, selection: Selection) -> Found | None:
+        """What a user wants of a forked child's libraries, hooked there; if that cannot be done, it is said."""
+        try:
+            with alone_with(pid):
+                return self.hooking.find_in_child(pid, selection)
+        except (ShadowgraphError, OSError) as error:
+            registry = self.hooking.registry
+            assert registry is not None
+            what = (selection, self.hooking.known_modules, registry.zones["kept"], error)
+            for problem in unseen_in_child(pid, *what):
+                self._note(f"{selection.text}: {problem}")
+            return None
+
+    def _with_those_of_children(self, found: Found, selection: Selection) -> Found:
+        registry = self.hooking.registry
+        if registry is None:
+            return found
+        self._children = [pid for pid in self._children if shares(pid, registry.arena.inode)]
+        for pid in self._children:
+            more = self._find_in_child(pid, selection)
+            found = found if more is None else found.with_those_of_child(more)
+        return found
 
     def _note(self, note: str) -> None:
         notes = self.hooking.notes
@@ -202,10 +249,9 @@ class Program:
         try:
             with alone_with(self.pid):
                 self.hooking.renew_loaded()
-                found = self.find(part, selection)
+                found = self.hooking.find(selection, in_use=True)
                 del notes[said:]  # what is not there any more, or not yet, has been said
-                if not found.labels.keys() <= part.place.labels.keys():
-                    self.exchange(part, found, selection)
+                self._take_on(part, found)
         except UsageError:
             pass  # nothing of it is there
         except (ShadowgraphError, OSError) as error:

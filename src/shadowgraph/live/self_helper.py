@@ -85,7 +85,8 @@ class _Service:
         target = self._opened()
         selection = Selection(rules, libcalls=LibraryCalls.DIRECT)
         hooking = target._hooking
-        labels, callers = wanted(target._worker.do(lambda: hooking.hook_running(selection, in_use=False)))
+        chosen = target._worker.do(lambda: hooking.hook_running(selection, in_use=False))
+        labels, callers = wanted(chosen.choices.values())
         agent = hooking.agent
         answer = {"labels": list(labels.items()), "callers": sorted(callers), "notes": self._take_notes()}
         answer |= {"refusals": hooking.refusals.named(), "executable": hooking.refusals.executable}

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.hooks import Jumps, Placed, Request, lay_out
+from shadowgraph.agent.hooks import Jumps, Placed, Request, lay_out, map_all
 from shadowgraph.agent.inject import (
     Agent,
     Settings,
@@ -27,8 +27,7 @@ from shadowgraph.agent.inject import (
     set_ask_when_loaded,
     start,
 )
-from shadowgraph.agent.kept import Kept, forget, moves_into, read_kept
-from shadowgraph.agent.registry import Registry
+from shadowgraph.agent.kept import Kept, forget, hooked_functions, moves_into, read_kept
 from shadowgraph.agent.rings import forget_recorders
 from shadowgraph.agent.standing import Restorers, Standing
 from shadowgraph.errors import ShadowgraphError, StartError
@@ -148,7 +147,7 @@ class Attachment:
         for _ in range(_PLACE_TRIES):
             placed = self._lay_out(zones)
             with borrowed(self.pid, self.memory, self.mark, self.stops, own_stack=False) as thread:
-                if self._map(thread, placed):
+                if map_all(thread, placed):
                     return placed
         raise StartError(f"process {self.pid} takes memory faster than room for thunks can be found in it")
 
@@ -164,19 +163,6 @@ class Attachment:
             mappings = sorted([*mappings, *place.mappings], key=lambda mapping: mapping.start)
             placed.append(place)
         return placed
-
-    def _map(self, thread: RemoteThread, placed: list[Placed]) -> bool:
-        """Map thunks and tables; False, with nothing mapped, if a place is not free any more."""
-        for index, place in enumerate(placed):
-            try:
-                place.map(thread)
-            except FileExistsError:
-                for mapped in placed[:index]:
-                    mapped.unmap(thread)
-                return False
-        for place in placed:
-            place.map_way_back(thread)
-        return True
 
     # --- the jumps ---
 
@@ -337,7 +323,7 @@ def prepare(
                 found.update({address: thread.call(address) for address in asked})
             chosen = choose(memory, known_or_asked, selection, known_modules, follow=follow)
         refused = Refusals(chosen.executable.path)
-        known = Registry(agent.arena, agent.zones).known() if agent is not None else None
+        known = hooked_functions(memory, agent.zones["kept"]) if agent is not None else None
         requests = [
             (choice, replace(request, recorder=slot if recorded else None))
             for choice in chosen.choices.values()

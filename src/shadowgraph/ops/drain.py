@@ -113,7 +113,7 @@ class Drain:
         self._first_process = -1
         self._frozen: dict[int, _Frozen] = {}  # by pid
         self._shortest = shortest
-        self.renumbering = Renumbering(renumbered or {})
+        self.renumbering = Renumbering({} if renumbered is None else renumbered)
         self._stopped: Stopped | None = None
         self._names = ThreadNames(lambda number, name: self._tell([{"thread": number, "name": name}]))
 

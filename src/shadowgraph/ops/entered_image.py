@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.rings import RECORDER_SLOTS
+from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving, has_users
+from shadowgraph.ops.loaded_later import hook_in_child, hook_loaded
 from shadowgraph.ops.places import Renumbering
-from shadowgraph.ops.processes import find_thread, sharers, shares, start_time
+from shadowgraph.ops.processes import alone_if_free, find_thread, runs, sharers, shares, start_time
 from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off, stop_answering
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.unseen import unseen_in_child
+from shadowgraph.ops.values import Capture
+from shadowgraph.target import ptrace
 
 __all__ = ["EnteredImage"]
 
@@ -66,9 +71,12 @@ class EnteredImage:
         give_back_recorder_slot(self.process.agent, self.process.slot)
 
     def numbers_for_more(self) -> Numbers:
-        """Who gives numbers to functions that are hooked from now on: where others have come, that is the arena."""
+        """Who gives numbers to functions that are hooked from now on: the arena.
+
+        Others may have come, and a function may have several, in processes that have it at different places.
+        """
         registry = self.registry()
-        if isinstance(self.numbers, FunctionIds) and not registry.is_alone(self.process.slot):
+        if isinstance(self.numbers, FunctionIds):
             self.numbers = numbers = ArenaNumbers(self.numbers, registry)
             self.drain.renumbering = Renumbering(numbers.renumbered)
         return self.numbers
@@ -114,9 +122,37 @@ class EnteredImage:
         """Let all threads go on that wait for us."""
         stop_answering(self.process.agent, self.process.slot)
 
-    def unseen_in_child(self, pid: int, selection: Selection, known_modules: KnownModules) -> list[str]:
-        """What a forked child has loaded by itself, whose calls are wanted and not seen, in sentences."""
-        return unseen_in_child(pid, self.process.pid, selection, known_modules, self.registry())
+    def hook_loaded(
+        self, pid: int, tid: int, selection: Selection, capture: Capture, known_modules: KnownModules
+    ) -> list[str] | None:
+        """Hook what a thread has loaded, which waits for that; sentences about what could not be hooked.
+
+        None if others change the hooks at this moment.
+        """
+        with self._alone_if_free(pid) as alone:
+            if not alone:
+                return None
+            what = (self.process, selection, capture, known_modules, self.numbers_for_more())
+            if pid != self.process.pid:
+                try:
+                    hook_in_child(pid, *what)
+                except (ShadowgraphError, OSError) as error:
+                    return unseen_in_child(pid, selection, known_modules, self.process.agent.zones["kept"], error)
+                return []
+            ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
+            ptrace.stop(tid)
+            try:
+                hook_loaded(tid, *what)
+            finally:
+                ptrace.detach(tid)
+            return []
+
+    @contextmanager
+    def _alone_if_free(self, pid: int) -> Iterator[bool]:
+        """Whether nobody else changes hooks of a process of this program at this moment, nor of that one's parent."""
+        with ExitStack() as held:
+            pids = [self.process.pid, pid] if pid != self.process.pid and runs(self.process.pid) else [pid]
+            yield all(held.enter_context(alone_if_free(one)) for one in pids)
 
     def who_asks(self, event: Any) -> tuple[int, int]:
         """The pid and tid of the thread behind an event, which knows itself by those of its own PID namespace."""

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shadowgraph.agent import layout
-from shadowgraph.agent.hooks import Hooks, Request, hook, restore
+from shadowgraph.agent.hooks import Request, hook
 from shadowgraph.agent.inject import Agent, Settings, inject, is_agent
-from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError
 from shadowgraph.image import Reason
 from shadowgraph.image.runtimes import V8_RESOLVER
 from shadowgraph.ops.choices import Choice, Chosen, EnteredProcess
-from shadowgraph.ops.function_ids import FunctionIds, Numbers
+from shadowgraph.ops.function_ids import FunctionIds
 from shadowgraph.ops.known_modules import KnownModule, KnownModules
-from shadowgraph.ops.present import hooked_in, join_functions
 from shadowgraph.ops.recorder_slot import take_first_place
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.requests import count_hooks, request_hooks
@@ -34,9 +32,9 @@ from shadowgraph.target.remote import RemoteThread
 __all__ = [
     "choose",
     "choose_again",
+    "choose_loaded",
     "complete",
     "enter",
-    "hook_modules",
     "tell_runtimes",
 ]
 
@@ -75,7 +73,7 @@ def enter(
                 asked = {address: thread.call(address) for address in asked}
             chosen = choose(memory, asked.__getitem__, selection, known_modules, follow=follow)
         refused = Refusals(chosen.executable.path)
-        planned = [_planned(choice, capture, ids, refused) for choice in chosen.choices.values()]
+        planned = [_planned(choice, request_hooks(choice, capture, ids, refused)) for choice in chosen.choices.values()]
         settings = complete(settings, chosen, known_modules, selection)
         with lifted(tid), RemoteThread(tid, memory) as thread:
             agent = inject(thread, settings, *chosen.caller)
@@ -128,6 +126,16 @@ def choose_again(chosen: Chosen, selection: Selection, known_modules: KnownModul
             choices[module.path] = _choose_in(module, known_modules.get(module), selection, is_executable=is_executable)
     _choose_imports(chosen.imports, selection, known_modules, choices)
     return choices
+
+
+def choose_loaded(module: Module, selection: Selection, known_modules: KnownModules) -> Choice | None:
+    """What is chosen of a library that has been loaded later, and own hooks in it; None if that is nothing."""
+    if is_agent(module) or not selection.touches(module.name):
+        return None
+    choice = _choose_in(module, known_modules.get(module), selection, is_executable=False)
+    if choice.flags:
+        _add_own_hooks({module.path: choice}, [module], known_modules, follow=False)
+    return choice if choice.flags else None
 
 
 def _executable(pid: int, modules: list[Module]) -> Module:
@@ -311,59 +319,7 @@ class _Planned:
         count_hooks(hooks, self.choice, self.request, process)
 
 
-def _planned(
-    choice: Choice,
-    capture: Capture,
-    ids: Numbers,
-    refused: Refusals,
-    known: Mapping[int, int] | None = None,
-    recorder: int = 0,
-) -> _Planned | None:
-    """The chosen rows of one module that can be hooked; notes what cannot be."""
-    request = request_hooks(choice, capture, ids, refused, known)
+def _planned(choice: Choice, request: Request | None) -> _Planned | None:
     if request is None:
         return None
-    request = replace(request, recorder=recorder)
     return _Planned(choice, request, choice.known.plan(request.rows).for_rows(request.rows))
-
-
-def hook_modules(
-    tid: int,
-    process: EnteredProcess,
-    selection: Selection,
-    capture: Capture,
-    known_modules: KnownModules,
-    ids: Numbers,
-) -> None:
-    """Hook what is wanted of modules that have been loaded since; their code has not run yet.
-
-    ``tid`` is the stopped thread that loads them.
-    """
-    memory = Memory(process.pid)
-    try:
-        known = {(hooks.module.path, hooks.module.base): hooks for hooks in process.hooks}
-        again: list[Hooks] = []
-        planned: list[_Planned | None] = []
-        choices: list[Choice] = []
-        registry = Registry(process.agent.arena, process.agent.zones)
-        for module in read_modules(process.pid):
-            hooks = known.get((module.path, module.base))
-            if hooks is not None:
-                again.append(hooks)
-            if hooks is not None or is_agent(module) or not selection.touches(module.name):
-                continue
-            choice = _choose_in(module, known_modules.get(module), selection, is_executable=False)
-            if choice.flags:
-                _add_own_hooks({module.path: choice}, [module], known_modules, follow=False)
-                hooked = hooked_in(memory, module, registry)
-                planned.append(_planned(choice, capture, ids, process.refused, hooked, process.slot))
-                choices.append(choice)
-        with RemoteThread(tid, memory) as thread:
-            for hooks in again:
-                restore(thread, hooks)
-            for one in planned:
-                if one is not None:
-                    one.hook(thread, process)
-        process.traced.update(join_functions(process.agent, process.slot, choices))
-    finally:
-        memory.close()

@@ -11,12 +11,8 @@ from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.registry import Registry
 from shadowgraph.agent.rings import Rings
 from shadowgraph.ops.choices import Choice
-from shadowgraph.target.memory import Memory
-from shadowgraph.target.modules import Module
 
-__all__ = ["hooked_in", "join_functions"]
-
-_JUMP = b"\xe9"  # jmp rel32
+__all__ = ["join_functions"]
 
 
 def join_functions(agent: Agent, slot: int, choices: Iterable[Choice]) -> list[int]:
@@ -37,12 +33,3 @@ def join_functions(agent: Agent, slot: int, choices: Iterable[Choice]) -> list[i
             registry.add_flags(flags, choice.present_variants)
         registry.put_on(slot, np.array(numbers, np.int64), np.array(callers, np.int64))
     return numbers
-
-
-def hooked_in(memory: Memory, module: Module, registry: Registry) -> dict[int, int]:
-    """The numbers of functions of a loaded module that are hooked, by the address of their jump.
-
-    Those of a module that was there before and is gone may have stood at the same addresses.
-    """
-    known = {at: number for at, number in registry.known().items() if module.low <= at < module.high}
-    return {at: number for at, number in known.items() if memory.read(at, 1) == _JUMP}

@@ -15,17 +15,18 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.inject import Settings
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import ShadowgraphError
+from shadowgraph.ops.asking import ask_when_loaded
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
-from shadowgraph.ops.entering import enter, hook_modules
+from shadowgraph.ops.entering import enter
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.handover import Entrance, hand_over, not_entered
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.notes import Notes
 from shadowgraph.ops.pending_execs import PendingExecs
-from shadowgraph.ops.processes import alone_if_free, alone_with, end_told
+from shadowgraph.ops.processes import alone_with, end_told
 from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
@@ -158,6 +159,8 @@ class Recording:
             process = attachment.carry_out(judge)
         finally:
             attachment.close()
+        if joined is not None and self.selection.names_modules():
+            ask_when_loaded(joined.agent)  # also those that have forked from it before
         self._stood_still += attachment.stops
         return process
 
@@ -248,9 +251,7 @@ class Recording:
         drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, shortest, renumbered)
         image = EnteredImage(process, drain, numbers)
         self.images.append(image)
-        self.traced |= image.traced()
-        self.refused.update(process.refused)
-        self.captured += self.ids.append_new(self.spool)
+        self._count_hooks(image)
 
     def _new_process(self, pid: int, parent: int, command: str, start: int) -> int:
         number = self.numbering.processes
@@ -346,9 +347,6 @@ class Recording:
                     self._execs.later.expect(pid, image.drain.arena.inode, image)
                 elif kind == layout.EVENT_EXEC_FAILED:
                     self._execs.fail(tid, pid)
-                elif kind == layout.EVENT_LOADED and pid != image.process.pid:
-                    for problem in image.unseen_in_child(pid, self.selection, self.known_modules):
-                        self.notes.say(problem)
                 elif kind == layout.EVENT_LOADED and not self._hook_loaded(image, pid, tid):
                     continue  # others change its hooks at this moment: it waits
             except ptrace.TraceeEnded as ended:
@@ -360,20 +358,17 @@ class Recording:
 
     def _hook_loaded(self, image: EnteredImage, pid: int, tid: int) -> bool:
         """New modules are mapped, and nothing of them has run: hook them before the loader goes on, if we can now."""
-        with alone_if_free(pid) as alone:
-            if not alone:
-                return False
-            ptrace.seize(tid, ptrace.OPTION_MARK_SYSTEM_CALLS)
-            ptrace.stop(tid)
-            try:
-                what = (self.selection, self.capture, self.known_modules, image.numbers_for_more())
-                hook_modules(tid, image.process, *what)
-                self.refused.update(image.process.refused)
-                self.traced |= image.traced()
-                self.captured += self.ids.append_new(self.spool)
-            finally:
-                ptrace.detach(tid)
-        return True
+        problems = image.hook_loaded(pid, tid, self.selection, self.capture, self.known_modules)
+        for problem in problems or ():
+            self.notes.say(problem)
+        self._count_hooks(image)
+        return problems is not None
+
+    def _count_hooks(self, image: EnteredImage) -> None:
+        """Count what has been hooked and refused, and name it in the spool."""
+        self.traced |= image.traced()
+        self.refused.update(image.process.refused)
+        self.captured += self.ids.append_new(self.spool)
 
     def _follow_execs(self) -> None:
         """Enter the programs of processes that have exec'ed."""

@@ -1,16 +1,14 @@
-"""Libraries that a forked child loads by itself: its code is its own from the fork on, and nobody hooks it.
-
-The table of what is hooked where (``addresses`` in the arena) is that of all processes that share it; another library
-at the same place in one of them would be wrong for the others.
-"""
+"""Libraries that a forked child has loaded by itself and that could not be hooked there."""
 
 from __future__ import annotations
 
-from shadowgraph.agent.inject import is_agent
-from shadowgraph.agent.registry import Registry
+import numpy as np
+
+from shadowgraph.agent import layout
+from shadowgraph.agent.kept import hooked_functions
 from shadowgraph.errors import ShadowgraphError
+from shadowgraph.ops.entering import choose_loaded
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.present import hooked_in
 from shadowgraph.ops.processes import runs
 from shadowgraph.ops.selection import Selection
 from shadowgraph.target.memory import Memory
@@ -20,33 +18,34 @@ __all__ = ["unseen_in_child"]
 
 
 def unseen_in_child(
-    pid: int, parent: int, selection: Selection, known_modules: KnownModules, registry: Registry
+    pid: int, selection: Selection, known_modules: KnownModules, table: int, reason: Exception
 ) -> list[str]:
-    """Sentences about libraries in a forked child of which functions are wanted, and none is hooked.
+    """Sentences about libraries in a forked child of which functions are wanted and none is hooked, for a ``reason``.
 
-    A library that the ``parent`` has, too, and in which nothing is hooked there, has nothing that could be.
+    ``table`` is where its agent notes what is hooked. None if it has ended.
     """
     try:
         memory = Memory(pid)
         try:
-            hooked = registry.known()
-            there = {(module.path, module.base) for module in read_modules(parent)} if runs(parent) else set()
+            hooked = hooked_functions(memory, table)
             names = [
                 module.name
                 for module in read_modules(pid)
-                if ((module.path, module.base) not in there or any(module.low <= at < module.high for at in hooked))
+                if not any(module.low <= at < module.high for at in hooked)
                 and _is_wanted(module, selection, known_modules)
-                and not hooked_in(memory, module, registry)
             ]
         finally:
             memory.close()
     except (ShadowgraphError, OSError):
         return []  # it has ended
-    return [f"a forked child has loaded {name} by itself; calls there are not seen" for name in names]
+    if not names and runs(pid):
+        return [f"not all that a forked child has loaded by itself is seen: {reason}"]
+    return [f"a forked child has loaded {name} by itself; calls there are not seen: {reason}" for name in names]
 
 
 def _is_wanted(module: Module, selection: Selection, known_modules: KnownModules) -> bool:
-    if is_agent(module) or not selection.touches(module.name):
+    choice = choose_loaded(module, selection, known_modules)
+    if choice is None:
         return False
-    names = known_modules.get(module).name_index
-    return bool(names.wanted(selection.of_libraries(), module.name, default=selection.everything).any())
+    rows = np.array([row for row, flags in choice.flags.items() if not flags & layout.FLAG_SILENT], np.int64)
+    return bool(choice.known.plan(rows).hookable[rows].any())

@@ -7,6 +7,7 @@ system call rt_sigreturn, and that is how it is found.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,15 +46,44 @@ def find_restorers(memory: Memory, mappings: list[Mapping]) -> list[int]:
             ("/", "[vdso]")
         ):  # for the latter see way_home.py
             continue
-        try:
-            data = memory.read(mapping.start, mapping.end - mapping.start)
-        except OSError:
-            continue
-        at = data.find(_RESTORER)
-        while at >= 0:
-            found.append(mapping.start + at)
-            at = data.find(_RESTORER, at + 1)
+        file = _file_of(mapping)
+        places = _known.get(file) if file is not None else None
+        if places is None:
+            places = _look_for_restorers(memory, mapping)
+        if file is not None:
+            _known[file] = places
+        found += [mapping.start + place for place in places]
     return found
+
+
+# Where they are in files that do not change: forked children have them all alike, and reading code takes time.
+_known: dict[tuple[object, ...], list[int]] = {}
+
+
+def _file_of(mapping: Mapping) -> tuple[object, ...] | None:
+    """What tells the content of a mapping from others; None if that may be other than the file's."""
+    if not mapping.path.startswith("/") or "w" in mapping.permissions:
+        return None
+    try:
+        status = os.stat(mapping.path)
+    except OSError:
+        return None
+    if status.st_ino != mapping.inode:
+        return None
+    size = mapping.end - mapping.start
+    return mapping.path, mapping.device, mapping.inode, mapping.offset, size, status.st_mtime_ns, status.st_size
+
+
+def _look_for_restorers(memory: Memory, mapping: Mapping) -> list[int]:
+    try:
+        data = memory.read(mapping.start, mapping.end - mapping.start)
+    except OSError:
+        return []
+    places, at = [], data.find(_RESTORER)
+    while at >= 0:
+        places.append(at)
+        at = data.find(_RESTORER, at + 1)
+    return places
 
 
 def saved_contexts(
