@@ -223,7 +223,7 @@ def say_coming_and_going(bench: Bench, times: int) -> None:
             user = kind.make()
             came.append(timed(lambda user=user: bench.target.register(user)))  # type: ignore[misc]
             went.append(timed(user.unregister))
-        say_times(f"registering 1 {kind.name} on what is hooked", came, 1.0 if kind.name != "handlers" else None)
+        say_times(f"registering 1 {kind.name} on what is hooked", came, 1.0)
         say_times(f"unregistering 1 {kind.name}", went)
     first.unregister()
 

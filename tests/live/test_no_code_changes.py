@@ -40,6 +40,14 @@ def code_of(pid: int) -> Code:
     return found
 
 
+def content_of(pid: int, place: tuple[int, int, str], but: tuple[int, int]) -> bytes:
+    """What is in a mapping, without a part of it."""
+    memory = Memory(pid)
+    content = memory.read(place[0], but[0] - place[0]) + memory.read(but[1], place[1] - but[1])
+    memory.close()
+    return content
+
+
 def probe(functions: list[str]) -> live.Ops:
     """A user with code of its own."""
     return live.Ops(functions, source=_HANDLERS, entry="on_entry", exit="on_exit", data_size=8)
@@ -54,7 +62,7 @@ def test_no_code_changes_for_users_of_functions_that_are_hooked() -> None:
         unhooked = code_of(running.pid)
         first = target.register(live.Counter(_HELD))
         # Who brings the first handlers in hooks sigaction, for the faults of all handlers.
-        target.register(probe(["outer"]))
+        first_probe = target.register(probe(["outer"]))
         before = code_of(running.pid)
         assert before != unhooked
         for make in (live.Counter, live.Totals, live.Histogram):
@@ -65,13 +73,17 @@ def test_no_code_changes_for_users_of_functions_that_are_hooked() -> None:
         first.resume()
         first.unregister()
         assert code_of(running.pid) == before
+        assert first_probe.loaded is not None
+        [room] = [place for place in before if place[0] <= first_probe.loaded.base < place[1]]
+        low = first_probe.loaded.base + first_probe.loaded.size
+        unused = content_of(running.pid, room, but=(low, low + first_probe.loaded.size))
         handlers = target.register(probe(_HELD))
         assert handlers.loaded is not None
         code = code_of(running.pid)
-        new = {place: code[place] for place in code.keys() - before.keys()}
-        assert code == before | new
         low, high = handlers.loaded.base, handlers.loaded.base + handlers.loaded.size
-        assert new and all(low <= start < end <= high for start, end, _ in new), "nothing but its own handlers"
+        [room] = [place for place in code if place[0] <= low < place[1]]
+        assert code == before | {room: code[room]} != before, "nothing but the room for handlers"
+        assert content_of(running.pid, room, but=(low, high)) == unused, "and there nothing but its own"
         handlers.unregister()
         assert code_of(running.pid) == before
         assert running.say("enter") == "entered"

@@ -10,7 +10,7 @@ from shadowgraph import live
 from shadowgraph.agent import layout
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.live.user import Numbers
-from shadowgraph.target.memory import read_mappings
+from shadowgraph.target.memory import Memory, read_mappings
 from tests.attach.conftest import built
 from tests.support.attached import Running
 
@@ -31,6 +31,7 @@ void on_exit(struct sg_call *call)
     tell(call, *(int64_t *)call->data == 3 ? 2 : -1);
 }
 """
+_LARGE = _HANDLERS.replace("static int tell", "char room[100000];\nstatic int tell")
 _HELD = ["inner", "middle", "outer"]
 
 
@@ -40,10 +41,10 @@ def running() -> Iterator[Running]:
         yield process
 
 
-def telling() -> live.Ops:
+def telling(source: str = _HANDLERS) -> live.Ops:
     """A user that tells of its entries and exits."""
     return live.Ops(
-        _HELD, source=_HANDLERS, entry="on_entry", exit="on_exit", data_size=8, events=[("what", "i8")], name="telling"
+        _HELD, source=source, entry="on_entry", exit="on_exit", data_size=8, events=[("what", "i8")], name="telling"
     )
 
 
@@ -52,24 +53,40 @@ def told(user: live.Ops) -> list[int]:
     return [int(what) for batch in user.events(wait=lambda: False) for what in batch["what"]]
 
 
-def is_mapped(pid: int, address: int) -> bool:
-    return any(mapping.start <= address < mapping.end for mapping in read_mappings(pid))
+def code_at(pid: int, address: int) -> bytes | None:
+    """Some of what is mapped at an address; None if nothing is."""
+    if not any(mapping.start <= address < mapping.end for mapping in read_mappings(pid)):
+        return None
+    memory = Memory(pid)
+    code = memory.read(address, 32)
+    memory.close()
+    return code
 
 
-def test_the_code_of_a_handler_goes_while_its_calls_are_in_flight(running: Running) -> None:
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        pytest.param(_HANDLERS, bytes(32), id="from the room for small ones"),
+        pytest.param(_LARGE, None, id="with its memory"),
+    ],
+)
+def test_the_code_of_a_handler_goes_while_its_calls_are_in_flight(
+    running: Running, source: str, left: bytes | None
+) -> None:
     with live.attach(running.pid) as target:
-        user = target.register(telling())
+        user = target.register(telling(source))
         assert user.loaded is not None
         code = user.loaded.exit
         assert running.say("enter") == "entered"
-        assert is_mapped(running.pid, code)
+        assert code_at(running.pid, code) not in (None, bytes(32))
         user.unregister()
-        assert not is_mapped(running.pid, code)
+        assert code_at(running.pid, code) == left
         assert told(user) == [1, 1, 1]
         assert running.say("leave") == "left 3", "each call has reached its caller"
         assert running.say("enter") == "entered"
         assert running.say("leave") == "left 3"
         assert told(user) == []
+    assert code_at(running.pid, code) is None, "nothing of it stays when we have left"
     assert running.end() == ["bye"]
 
 

@@ -25,7 +25,7 @@ from shadowgraph.target.remote import RemoteThread
 
 __all__ = ["SPAN", "HandlerPool"]
 
-SPAN = 0x10000
+SPAN = 0x40000
 _UNIT = 0x2000
 _UNITS = SPAN // _UNIT
 _BREAKPOINTS = b"\xcc" * _UNIT
@@ -40,7 +40,6 @@ class HandlerPool:
     def __init__(self, thread: RemoteThread) -> None:
         self.base = thread.system_call(_SYS_MMAP, 0, 2 * SPAN, _READ | _WRITE, _PRIVATE_ANONYMOUS, -1, 0)
         thread.system_call(_SYS_MPROTECT, self.base, SPAN, _READ | _EXEC)
-        thread.memory.write(self.base, _BREAKPOINTS * _UNITS)
         self._free = list(range(_UNITS))
 
     @property
@@ -72,8 +71,8 @@ class HandlerPool:
     def give_back(self, memory: Memory, loaded: LoadedHandlers) -> None:
         """Free the unit of handlers in which no thread can be any more."""
         assert loaded.unit is not None
-        memory.write(loaded.base, _BREAKPOINTS)
-        memory.write(loaded.base + SPAN, bytes(_UNIT))
+        for part in (loaded.base, loaded.base + SPAN):
+            memory.write(part, bytes(_UNIT))
         self._free.append(loaded.unit)
 
     def unmap(self, thread: RemoteThread) -> None:
