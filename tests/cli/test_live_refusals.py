@@ -141,6 +141,13 @@ def test_a_name_is_no_process_but_those_that_have_it_are_told(words: list[str]) 
         assert running.end() == ["wrong 0 worked 1"]
 
 
+def test_a_program_in_place_of_a_pid_is_to_be_started_first() -> None:
+    for text in (built("attach_busy"), "env"):
+        ended = refused("top", text)
+        said = f"{text!r} is not the number of a process; it is a program: start it, and give the number of its process"
+        assert said in ended.sentence
+
+
 @pytest.mark.parametrize("text", ["abc", "0", "12x", "\u0661"])
 def test_what_is_no_pid_is_said_to_be_none(text: str) -> None:
     for words in (["top"], ["users"], ["detach"], ["count", "-f", "leaf", "--pid"], ["record", "--pid"]):

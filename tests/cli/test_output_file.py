@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,25 @@ def test_a_file_that_cannot_be_made_is_refused_before_anything_runs(words: list[
     ended = run(on_threads(words, "-o", "/no/such/folder/measured"))
     assert (ended.status, ended.output) == (2, "")
     assert ended.sentence == "/no/such/folder/measured cannot be written to: no such file or directory"
+
+
+@pytest.mark.parametrize("name", ["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"])
+def test_what_is_open_already_is_written_on_and_not_emptied(name: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    with log.open("a") as errors:
+        ended = subprocess.run(on_threads(["count"], "-o", name), stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "work 5 step 10\nOK\n")
+    assert log.read_text().splitlines() == ["before", "Calls  Function", "    5  work"]
+
+
+def test_standard_errors_that_are_a_socket_are_written_to() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = on_threads(["count"], "-o", "/dev/stderr")
+        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs)
+        assert ended.returncode == 0
+        assert ours.recv(4096).decode().splitlines() == ["Calls  Function", "    5  work"]
 
 
 def test_a_full_disk_is_said_and_the_program_has_run() -> None:

@@ -47,3 +47,16 @@ def test_a_narrow_terminal_is_told_what_it_has_no_room_for() -> None:
         lines = terminal.shown.replace("\033[1m", "").replace("\033[0m", "").splitlines()
         assert lines[-1].startswith("(this terminal has no room for: ")
         assert all(len(line) <= 90 for line in lines[:-1])
+
+
+def test_what_to_type_to_take_one_off_is_said_and_a_kind_is_no_name() -> None:
+    with Running([built("attach_busy"), "1"]) as running, live.attach(running.pid) as target:
+        target.register(live.Counter(["leaf"], name="mine"))
+        ended = run([*SHADOWGRAPH, "users", str(running.pid)])
+        assert ended.lines[-1] == f"shadowgraph detach {running.pid} --user 1 takes the first off"
+        ended = run([*SHADOWGRAPH, "detach", str(running.pid), "--user", "counter"])
+        said = (
+            f"process {running.pid} has no user counter, which is a kind; name or slot are wanted; it has mine (slot 1)"
+        )
+        assert (ended.status, ended.sentence) == (2, said)
+        assert run([*SHADOWGRAPH, "detach", str(running.pid), "--user", "1"]).status == 0

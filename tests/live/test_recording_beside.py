@@ -107,3 +107,19 @@ def test_what_cannot_be_recorded_is_said_in_a_sentence(tmp_path: Path) -> None:
             target.register(live.Recorder(tmp_path / "x.sgt", ["no_such_function"]))
         assert not (tmp_path / "x.sgt").exists()
         assert running.end("")[-1] == "OK"
+
+
+def test_where_the_trace_cannot_be_the_advice_is_for_python(tmp_path: Path) -> None:
+    (tmp_path / "old.sgt").mkdir()
+    (tmp_path / "old.sgt" / "manifest.json").write_text("{}")
+    with Running([program("live_short")]) as running, live.attach(running.pid) as target:
+        for path, said in (
+            (tmp_path / "old.sgt", "the trace folder exists; replace it with force=True or choose another path"),
+            (tmp_path / "no" / "new.sgt", f"there is no folder {tmp_path / 'no'}; choose another path"),
+            (tmp_path, "is a folder, but not a trace; choose another path"),
+        ):
+            with pytest.raises(UsageError) as refused:
+                target.register(live.Recorder(path, ["sum"]))
+            assert str(refused.value).startswith(f"{path}: ") and str(refused.value).endswith(said)
+        target.register(live.Recorder(tmp_path / "old.sgt", ["sum"], force=True))
+        assert running.end("") == ["done", "OK"]

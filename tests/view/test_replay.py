@@ -134,6 +134,20 @@ def test_depth_and_time_cut_what_is_shown(tmp_path: Path) -> None:
     assert len(body(run("replay", tmp_path / "a.sgt", "--time", "-200ns").lines)) == 3
 
 
+def test_in_the_middle_of_a_call_it_says_what_was_in_flight(tmp_path: Path) -> None:
+    calls = [Call(100, 0, 900, 1), Call(200, 1, 300, 2), Call(210, 2, 5, 3), Call(600, 1, 50, 3)]
+    recording = Recording({0: calls, 1: [Call(50, 0, 1900, 2)]}, functions={1: "main", 2: "waits", 3: "leaf"})
+    replay(recording, tmp_path / "a.sgt")
+    for span, threads, said in (
+        ("300ns-400ns", [], "waits (thread0-200), waits (thread1-201)"),
+        ("520ns-580ns", [], "main (thread0-200), waits (thread1-201)"),
+        ("520ns-580ns", ["--thread", "200"], "main (thread0-200)"),
+        ("1.1us-1.2us", [], "waits (thread1-201)"),
+    ):
+        lines = run("replay", tmp_path / "a.sgt", "--time", span, *threads).lines
+        assert lines[4:] == [f"# no call began or ended in this time; in flight all the while: {said}"]
+
+
 def test_where_nothing_is_shown_it_says_what_there_is(tmp_path: Path) -> None:
     calls = [Call(100, 0, 900, 1), Call(200, 1, 50, 2)]
     recording = Recording({0: calls, 1: []}, functions={1: "main", 2: "leaf"})

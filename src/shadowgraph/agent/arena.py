@@ -54,7 +54,7 @@ class Arena:
             self._map = mmap.mmap(file, status.st_size)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise StartError(f"the shared memory cannot be mapped ({reason}); try a smaller --buffer") from None
+            raise StartError(f"the shared memory cannot be mapped ({reason}); try a smaller buffer") from None
         data = np.frombuffer(self._map, np.uint8)
         self.header = data[: layout.arena_dtype.itemsize].view(layout.arena_dtype)[0]
         header = self.header

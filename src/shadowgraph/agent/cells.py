@@ -95,7 +95,7 @@ class Cells:
             most = layout.PAGE_NUMBERS - layout.COUNTER_CELLS // size
             raise UsageError(
                 f"no room to measure so many functions: a process has histograms of {most:,} functions at most, "
-                "of values that may be negative half as many, of floating-point ones a ninth; choose fewer (-f)"
+                "of values that may be negative half as many, of floating-point ones a ninth; choose fewer functions"
             )
         return page * size
 

@@ -115,7 +115,7 @@ def start(
     if file >= 1 << 63:
         memory.write(where, former)
         code = (1 << 64) - file
-        remedy = "its sandbox forbids that" if code in _FORBIDDEN else "try a smaller --buffer"
+        remedy = "its sandbox forbids that" if code in _FORBIDDEN else "try a smaller buffer"
         if code == errno.EFBIG:
             remedy = "shared memory counts as a file: allow larger ones (ulimit -f)"
         raise StartError(

@@ -195,7 +195,7 @@ class Registry:
         with self.arena.locked():
             first = int(self._row["next_function"])
             if first + count > layout.FUNCTIONS:
-                raise UsageError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer (-f)")
+                raise UsageError(f"more functions than can be hooked ({layout.FUNCTIONS - 1:,}); choose fewer")
             self._row["next_function"] = first + count
         return np.arange(first, first + count)
 
@@ -207,7 +207,7 @@ class Registry:
         if first + len(without) > layout.COUNTER_CELLS:
             raise UsageError(
                 f"more functions than can be counted or measured in a process ({layout.COUNTER_CELLS - 1:,}); "
-                "choose fewer (-f)"
+                "choose fewer functions"
             )
         functions["cell"][without] = np.arange(first, first + len(without))
         self._row["next_cell"] = first + len(without)

@@ -190,7 +190,7 @@ def _empty(file: int, at: int, size: int) -> None:
 
 def _no_memory(error: OSError) -> StartError:
     reason = (error.strerror or str(error)).lower()
-    return StartError(f"no memory could be shared for this recorder's buffer ({reason}); try a smaller --buffer")
+    return StartError(f"no memory could be shared for this recorder's buffer ({reason}); try a smaller buffer")
 
 
 def _pages(size: int) -> int:

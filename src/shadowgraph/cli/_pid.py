@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import Any
 
 import click
@@ -23,7 +24,9 @@ class Pid(click.ParamType[int]):
             return value
         if value.isascii() and value.isdecimal() and int(value):
             return int(value)
-        there = processes_named(value)
+        there = processes_named(os.path.basename(value))
+        if not there and shutil.which(value):
+            there = "it is a program: start it, and give the number of its process"
         self.fail(f"{value!r} is not the number of a process" + (f"; {there}" if there else ""), param, ctx)
 
 

@@ -111,7 +111,8 @@ class _Counts:
             lines = [(function, calls, rate if with_rates else None) for function, calls, rate in shown]
             left_out = self._left_out(len(rows) - len(shown), len(counts) - len(rows))
             if not any(counts.values()):
-                left_out.append(f"none of these was called so far{self._session.where_else(options['functions'])}")
+                when = " so far" if end is None else ""
+                left_out.append(f"none of these was called{when}{self._session.where_else(options['functions'])}")
             write_counts(self._output, lines, "\n".join(left_out))
         self._before, self._last = counts, now
         self._tables += 1

@@ -27,7 +27,7 @@ def command(pid: int, as_json: bool) -> None:
         write_json(output, {"pid": pid, "hooked": users.hooked, "users": users.rows})
         return
     if users.rows:
-        write_users(output, users.rows)
+        write_users(output, users.rows, f"shadowgraph detach {pid} --user {users.rows[0]['slot']} takes the first off")
     if users.rows and any(row["state"] != "left behind" for row in users.rows):
         return
     if users.hooked:

@@ -179,7 +179,8 @@ def _named(pid: int, rows: list[dict[str, Any]], user: str) -> list[dict[str, An
     found = [row for row in rows if user in (row["name"], str(row["slot"]))]
     if not found:
         there = ", ".join(f"{row['name']} (slot {row['slot']})" for row in rows)
-        raise UsageError(f"process {pid} has no user {user}; it has {there}")
+        which = ", which is a kind; name or slot are wanted" if user in {row["kind"] for row in rows} else ""
+        raise UsageError(f"process {pid} has no user {user}{which}; it has {there}")
     if len(found) > 1:
         places = ", ".join(f"{row['slot']} (of process {row['controller']})" for row in found)
         raise UsageError(f"process {pid} has {len(found)} users named {user}; name one by its slot: {places}")

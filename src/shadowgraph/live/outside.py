@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from shadowgraph.errors import ShadowgraphError, StartError
+from shadowgraph.trace.folder import FolderError
 
 __all__ = ["Outside", "main"]
 
@@ -55,6 +56,8 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keys are the process's own
     try:
         said = _record(int(arguments[0]), json.loads(arguments[1]))
+    except FolderError as error:
+        said = {"refused": "UsageError", "text": error.in_python}
     except ShadowgraphError as error:
         kind = "StartError" if isinstance(error, StartError) else "UsageError"
         said = {"refused": kind, "text": str(error)}

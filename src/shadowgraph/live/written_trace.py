@@ -12,7 +12,7 @@ from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.drain import Numbering, process_command
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds
 from shadowgraph.ops.result import end_of
-from shadowgraph.trace.folder import SPOOL, NewTrace
+from shadowgraph.trace.folder import SPOOL, FolderError, NewTrace
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
 
@@ -26,7 +26,10 @@ class WrittenTrace:
     """
 
     def __init__(self, path: Path, metadata: dict[str, Any], tick_base: int, *, force: bool) -> None:
-        self._new = NewTrace(path, metadata, force=force)
+        try:
+            self._new = NewTrace(path, metadata, force=force)
+        except FolderError as error:
+            raise UsageError(error.in_python) from None
         self.writing = threading.Lock()
         self.tick_base = tick_base
         self.ids = FunctionIds()

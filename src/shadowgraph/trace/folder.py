@@ -58,6 +58,15 @@ COMPLETE = "complete"
 RECOVERED = "recovered"
 
 
+class FolderError(UsageError):
+    """A trace cannot be where it is to be. It gives advice for the command line; ``in_python`` is for who calls us."""
+
+    def __init__(self, problem: str, *, replaceable: bool = False, what: str = "name") -> None:
+        replace = "replace it with --force or " if replaceable else ""
+        super().__init__(f"{problem}; {replace}choose another {what} with -o")
+        self.in_python = f"{problem}; {replace.replace('--force', 'force=True')}choose another path"
+
+
 def create_folder(path: Path | str, metadata: dict[str, Any], *, force: bool = False) -> Path:
     """Make the folder of a new trace, with a manifest that says it is being recorded.
 
@@ -77,7 +86,7 @@ def create_folder(path: Path | str, metadata: dict[str, Any], *, force: bool = F
             _remove(folder)
         missing = isinstance(error, FileNotFoundError)
         why = f"there is no folder {folder.parent}" if missing else _said(error)
-        raise UsageError(f"{folder}: the trace folder cannot be created: {why}; choose another place with -o") from None
+        raise FolderError(f"{folder}: the trace folder cannot be created: {why}", what="place") from None
     return folder
 
 
@@ -177,11 +186,11 @@ def _make_way(folder: Path, force: bool) -> None:
 def _refuse_others(folder: Path, force: bool) -> None:
     """UsageError for what is no trace, or may not be replaced."""
     if not folder.is_dir() or folder.is_symlink():
-        raise UsageError(f"{folder}: exists and is not a trace folder; choose another name with -o")
+        raise FolderError(f"{folder}: exists and is not a trace folder")
     if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
-        raise UsageError(f"{folder}: is a folder, but not a trace; choose another name with -o")
+        raise FolderError(f"{folder}: is a folder, but not a trace")
     if not force:
-        raise UsageError(f"{folder}: the trace folder exists; replace it with --force or choose another name with -o")
+        raise FolderError(f"{folder}: the trace folder exists", replaceable=True)
     strangers = sorted(item.name for item in folder.iterdir() if not _is_ours(item.name))
     if strangers:
         raise UsageError(f"{folder}: holds files that are not of a trace ({strangers[0]}); it will not be removed")

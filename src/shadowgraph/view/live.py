@@ -89,7 +89,7 @@ def write_totals(output: Output, rows: Sequence[tuple[Function, dict[str, float]
     _write_table(output, columns, [function.title for function, _ in rows], remark)
 
 
-def write_users(output: Output, rows: Sequence[dict[str, Any]]) -> None:
+def write_users(output: Output, rows: Sequence[dict[str, Any]], remark: str = "") -> None:
     """Who is registered, in the order of registration."""
     columns = [Column("Slot", [str(row["slot"]) for row in rows])]
     columns += [Column(title, [row[title.lower()] for row in rows]) for title in ("Name", "Kind", "State")]
@@ -98,7 +98,7 @@ def write_users(output: Output, rows: Sequence[dict[str, Any]]) -> None:
     columns.append(Column("Controller", [str(row["controller"]) for row in rows]))
     commands = [f" ({row['command']})" if row["command"] else "" for row in rows]
     last = [f"{row['filter']}{command}" for row, command in zip(rows, commands, strict=True)]
-    _write_table(output, columns, last, "", "Filter (command)")
+    _write_table(output, columns, last, remark, "Filter (command)")
 
 
 def _write_table(output: Output, columns: list[Column], last: list[str], remark: str, title: str = "Function") -> None:

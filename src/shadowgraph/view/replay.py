@@ -21,6 +21,7 @@ from shadowgraph.view.terminal import Output
 __all__ = ["Choice", "write_replay"]
 
 _EVER = 1 << 62
+_MOST_NAMES = 5
 _FIRST_BUFFER = 64 << 10
 _BUFFER = 4 << 20
 _DONE, _NEEDS_BATCH, _BUFFER_FULL = range(3)
@@ -66,9 +67,32 @@ def write_replay(output: Output, trace: Trace, names: Names, choice: Choice) -> 
             is_empty = False
     spans = thread_spans(trace)
     if is_empty and spans:  # of a trace without any call that has been said
-        output.line(f"# {_why_nothing(trace, spans, choice.threads)}")
+        output.line(f"# {_in_flight(trace, names, choice) or _why_nothing(trace, spans, choice.threads)}")
     for problem in trace.problems[told:]:
         output.line(f"# damaged: {problem}")
+
+
+def _in_flight(trace: Trace, names: Names, choice: Choice) -> str:
+    """What to say where nothing began or ended: which calls were going on all the time, each thread's innermost."""
+    begin = -_EVER if choice.begin is None else choice.begin
+    end = _EVER if choice.end is None else choice.end
+    reader = ThreadCalls(trace.calls_file, ["function", "start_ns", "duration_ns"])
+    found = []
+    for span in thread_spans(trace):
+        if choice.threads is not None and span.thread not in choice.threads:
+            continue
+        innermost = -1
+        for batch in reader.batches(span, begin, end):
+            start, duration = batch.column("start_ns").to_numpy(), batch.column("duration_ns").to_numpy()
+            around = np.flatnonzero((start < begin) & (start + duration >= end))
+            if len(around):  # calls are in the order of their starts
+                innermost = int(batch.column("function")[int(around[-1])].as_py())
+        if innermost >= 0:
+            found.append(f"{names.label(innermost, line=False)} ({names.thread_label(span.thread)})")
+    if not found:
+        return ""
+    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+    return f"no call began or ended in this time; in flight all the while: {', '.join(found[:_MOST_NAMES])}{more}"
 
 
 def _why_nothing(trace: Trace, spans: list[ThreadSpan], threads: frozenset[int] | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -16,6 +17,10 @@ __all__ = ["NobodyListens", "Output", "progress_line"]
 
 # What is done sooner needs no progress bar.
 _PATIENCE_SECONDS = 0.7
+
+
+_OPEN_ALREADY = re.compile(r"/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/(\d{1,9})", re.ASCII)
+_NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 class NobodyListens(SystemExit):
@@ -73,8 +78,14 @@ class Output:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """The file, empty. It is not inherited by a program that is started."""
+    """The file, empty. It is not inherited by a program that is started.
+
+    What is open already goes on where it is: opening it by such a name would empty a file, and fails for a socket.
+    """
+    number = _OPEN_ALREADY.fullmatch(os.fspath(path))
     try:
+        if number:
+            return os.fdopen(os.dup(_NUMBERS.get(number[1]) or int(number[2])), "wb")
         return path.open("wb")
     except OSError as error:
         raise UsageError(f"{path} cannot be written to: {(error.strerror or str(error)).lower()}") from None
