@@ -266,6 +266,7 @@ def say_many(number: int) -> None:
             "named exactly": [came_and_went(target, [f"function_{one}"]) for one in range(100, 130)],
             "by a glob": [came_and_went(target, [f"function_{one}*"]) for one in range(100, 130)],
             "by a regular expression": [came_and_went(target, [f"re:tion_{one}$"]) for one in range(100, 130)],
+            "by one that ignores case": [came_and_went(target, [f"re:(?i)TION_{one}$"]) for one in range(100, 130)],
         }
     say(
         f"registering a user on {number:,} new functions",

@@ -67,6 +67,14 @@ EXPRESSIONS = [
     ),
     *(
         "(?i)FUNCTION_17$",
+        "(?i)tion_17",
+        "(?i)^(MAIN|Ab?)$",
+        "(?i)[FG]unction_(29|3)$",
+        "(?i)f.*(?-i:TION)_17",
+        "(?i)f.*(?-i:tion)_17",
+        "(?i)\u017f",  # a long s, which is equal to s
+        "(?i)METHOD\u017f|N::.*3",
+        "(?ai)mET.*3",
         "(?i:FUNC)tion_17$",
         "f.*_17",
         "method3|_17$",
@@ -117,9 +125,13 @@ GLOBS = [
 
 
 @pytest.mark.parametrize("pattern", [*(f"re:{expression}" for expression in EXPRESSIONS), *GLOBS])
-@pytest.mark.parametrize("more", [[], [["function_17\n"], ["a\n"], ["\na"]]], ids=["plain", "line ends"])
-def test_of_many_names_it_chooses_the_same(pattern: str, more: list[list[str]]) -> None:
-    functions = MANY + more
+@pytest.mark.parametrize(
+    "more",
+    [[], [["function_17\n"], ["a\n"], ["\na"]], [["\u017functions"], ["FUNCTION_\u212a"]], None],
+    ids=["plain", "line ends", "letters equal to some of ASCII", "ASCII alone"],
+)
+def test_of_many_names_it_chooses_the_same(pattern: str, more: list[list[str]] | None) -> None:
+    functions = MANY + more if more is not None else [names for names in MANY if all(map(str.isascii, names))]
     index = NameIndex(len(functions), [(name, row) for row, names in enumerate(functions) for name in names])
     one, other = (Selection([function_rule(pattern, include=True)]) for _ in range(2))
     assert index.wanted(one, "m", default=False).tolist() == [
@@ -128,7 +140,8 @@ def test_of_many_names_it_chooses_the_same(pattern: str, more: list[list[str]]) 
 
 
 def test_few_of_many_names_are_looked_at_one_by_one() -> None:
-    index = NameIndex(len(MANY), [(name, row) for row, names in enumerate(MANY) for name in names])
+    names = [(name, row) for row, names in enumerate(MANY) for name in names if name.isascii()]
+    index = NameIndex(len(MANY), names)
     for pattern in (
         "re:^function_17$",
         "re:tion_17",
@@ -136,6 +149,8 @@ def test_few_of_many_names_are_looked_at_one_by_one() -> None:
         "re:^(function_17|function_18)$",
         "re:f.*_299",
         "re:function_[0-9]+99$",
+        "re:(?i)^FUNCTION_17$",
+        "re:(?i)TION_17",
     ):
         rule, looked = function_rule(pattern, include=True), []
 

@@ -40,6 +40,11 @@ class NameIndex:
         return EDGE + EDGE.join(self._names) + EDGE
 
     @cached_property
+    def _small(self) -> str:
+        """The same in small letters; nothing if not all of it is ASCII."""
+        return self._text.lower() if self._text.isascii() else ""
+
+    @cached_property
     def _has_line_ends(self) -> bool:
         return "\n" in self._text
 
@@ -72,19 +77,18 @@ class NameIndex:
         """Those of the names from ``low`` to ``high`` that may match."""
         if high - low <= _FEW or self._has_line_ends:
             return range(low, high)
-        sets = literals_of(pattern[3:] if pattern.startswith("re:") else fnmatch.translate(pattern))
-        if not sets:
+        expression = pattern[3:] if pattern.startswith("re:") else fnmatch.translate(pattern)
+        sets, ignores_case = literals_of(expression)
+        text = self._small if ignores_case else self._text
+        if not sets or not text:
             return range(low, high)
         longest = sorted(sets, key=lambda literals: -min(map(len, literals)))[:_TRIED]
-        rarest = longest[0] if len(longest) == 1 else min(longest, key=self._count_of)
+        rarest = longest[0] if len(longest) == 1 else min(longest, key=lambda literals: _count_of(literals, text))
         equal = range(bisect_left(self._names, pattern), bisect_right(self._names, pattern))  # see selection.py
-        return sorted(self._containing(rarest, low, high).union(equal))
+        return sorted(self._containing(rarest, text, low, high).union(equal))
 
-    def _count_of(self, literals: Iterable[str]) -> int:
-        return sum(map(self._text.count, literals))
-
-    def _containing(self, literals: Iterable[str], low: int, high: int) -> set[int]:
-        found, text, begins = set(), self._text, self._begins
+    def _containing(self, literals: Iterable[str], text: str, low: int, high: int) -> set[int]:
+        found, begins = set(), self._begins
         for literal in literals:
             at = text.find(literal, begins[low] - 1, begins[high])
             while at >= 0:
@@ -102,3 +106,7 @@ class NameIndex:
                 selection.matched.add(rule.text)
                 found[rows] = rule.include
         return found
+
+
+def _count_of(literals: Iterable[str], text: str) -> int:
+    return sum(map(text.count, literals))

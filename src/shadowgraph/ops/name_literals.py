@@ -26,13 +26,20 @@ _NOTHING: _Strings = frozenset([""])
 _FLAGS = codes.SRE_FLAG_UNICODE | codes.SRE_FLAG_ASCII | codes.SRE_FLAG_DOTALL | codes.SRE_FLAG_VERBOSE
 
 
-def literals_of(expression: str) -> list[_Strings]:
-    """Sets of strings; each match contains one of each set. None of them is all that is asked for."""
+def literals_of(expression: str) -> tuple[list[_Strings], bool]:
+    """Sets of strings; each match contains one of each set. None of them is all that is asked for.
+
+    And whether that holds in small letters alone, and of names in ASCII: then case is ignored, and beyond ASCII there
+    are letters that are equal to some of its own.
+    """
     parsed = parser.parse(expression)
-    if parsed.state.flags & ~_FLAGS:
-        return []  # of another case, it may be
-    exact, asked = _of_sequence(list(parsed))
-    return _useful([exact, *asked])
+    flags, exact, asked = parsed.state.flags, *_of_sequence(list(parsed))
+    if flags & ~_FLAGS & ~codes.SRE_FLAG_IGNORECASE:
+        return [], False
+    sets = _useful([exact, *asked])
+    if not flags & codes.SRE_FLAG_IGNORECASE:
+        return sets, False
+    return [frozenset(map(str.lower, strings)) for strings in sets if all(map(str.isascii, strings))], True
 
 
 def _of_sequence(items: Iterable[tuple[Any, Any]]) -> _Asked:
