@@ -289,3 +289,14 @@ def test_the_example_lines_up(tmp_path: Path) -> None:
     for before, after in pairwise(lines):
         step = (len(after[26:]) - len(after[26:].lstrip())) - (len(before[26:]) - len(before[26:].lstrip()))
         assert step in (-2, 0, 2)
+
+
+def test_a_limit_is_one_of_lines_and_more_are_said_to_be_there(tmp_path: Path) -> None:
+    calls = [Call(start * 10, 0, 5, 1) for start in range(30_000)]
+    recording = Recording({0: calls}, functions={1: "leaf"})
+    whole = replay(recording, tmp_path / "a.sgt")
+    for limit in (1, 7, 3_000, 29_999):  # within the first piece and behind it
+        lines = run("replay", tmp_path / "a.sgt", "--limit", str(limit)).lines
+        assert lines == [*whole[: 4 + limit], f"# ... and so on (--limit {limit})"]
+    for limit in (0, 30_000, 30_001):
+        assert run("replay", tmp_path / "a.sgt", "--limit", str(limit)).lines == whole

@@ -180,3 +180,26 @@ def test_a_narrow_terminal_does_without_some_columns_and_a_pipe_without_none() -
         lines, dropped = lay_out(columns, name, width)
         assert dropped == gone
         assert all(len(line) <= max(width, 46) for line in lines)
+
+
+def test_functions_are_chosen_by_name_or_pattern_and_keep_their_numbers(folder: Path) -> None:
+    whole = {row["function"]: row for row in json.loads(run("report", folder, "--json").output)["functions"]}
+    for patterns, names in (
+        (["main"], {"main"}),
+        (["*a*"], {"main", "leaf", "Tree::walk()"}),
+        (["Tree::walk", "memcpy [libc.so.6]"], {"Tree::walk()", "memcpy"}),
+        (["libc.so*!mem*"], {"memcpy"}),
+        (["re:^(leaf|thrown)$"], {"leaf", "thrown"}),
+    ):
+        words = [word for pattern in patterns for word in ("-f", pattern)]
+        found = json.loads(run("report", folder, "--json", *words).output)["functions"]
+        assert found == [row for row in whole.values() if row["function"] in names]
+        assert len(found) == len(names)
+    assert len(run("report", folder, "-f", "main").lines) == 1 + 1 + 3  # a title, the line, what was lost
+
+
+def test_a_function_that_was_not_called_or_is_no_line_is_refused(folder: Path) -> None:
+    nobody = run("report", folder, "-f", "mein")
+    assert "no function that was called is named 'mein'" in nobody.error and "main" in nobody.error
+    other = run("report", folder, "-f", "main", "--by", "thread")
+    assert other.error == "-f chooses functions, and a line of --by thread is none"

@@ -25,6 +25,7 @@ __all__ = ["command"]
     help="Show what happens in this time, like 10ms-20ms, 1.5s- or 0.001234567-0.002 (seconds, as -t shows them).",
 )
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Show the outer N levels of calls.")
+@click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Show the first N lines, 0 for all.")
 @click.option("--no-switches", is_flag=True, help="Do not say when another thread goes on.")
 @name_options
 def command(
@@ -34,6 +35,7 @@ def command(
     timestamps: bool,
     span: str | None,
     depth: int | None,
+    limit: int,
     no_switches: bool,
     raw_names: bool,
     lines: bool,
@@ -54,7 +56,7 @@ def command(
     begin, end = parse_time_range(span) if span else (None, None)
     with open_named(trace) as opened:
         chosen = _find_threads(opened, threads) if threads else None
-        choice = Choice(begin, end, depth, chosen, not no_switches, timestamps)
+        choice = Choice(begin, end, depth, chosen, not no_switches, timestamps, limit)
         output = Output()
         write_replay(output, opened, Names(opened, raw=raw_names, lines=lines), choice)
         output.flush()

@@ -28,6 +28,14 @@ _TERMINAL_LIMIT = 50
     metavar="N",
     help=f"Show N lines, 0 for all. [default: {_TERMINAL_LIMIT} on a terminal, else all]",
 )
+@click.option(
+    "-f",
+    "--function",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Show these functions alone: a name as report prints it, or a pattern as record takes it (repeatable).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @name_options
@@ -37,6 +45,7 @@ def command(
     sort: str,
     by: str,
     limit: int | None,
+    patterns: tuple[str, ...],
     as_json: bool,
     as_csv: bool,
     raw_names: bool,
@@ -49,7 +58,10 @@ def command(
 
     TRACE is a folder made by `record`; by default the newest *.sgt in the current folder.
     """
+    from dataclasses import replace
+
     from shadowgraph.analysis.profile import profile
+    from shadowgraph.cli._called_functions import find_called
     from shadowgraph.errors import UsageError
     from shadowgraph.view import report as view
     from shadowgraph.view.names import Names
@@ -57,10 +69,15 @@ def command(
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
+    if patterns and by != "function":
+        raise UsageError(f"-f chooses functions, and a line of --by {by} is none")
     output = Output()
     with open_named(trace) as opened:
         names = Names(opened, raw=raw_names, lines=lines)
+        chosen = {function for pattern in patterns for function in find_called(opened, names, pattern)}
         result = profile(opened, by, progress_line("reading calls"))
+        if patterns:
+            result = replace(result, rows=[row for row in result.rows if row.key in chosen])
         rows = view.sort_rows(result, names, sort)
         if limit is None:
             limit = _TERMINAL_LIMIT if output.terminal and not (as_json or as_csv) else 0

@@ -38,7 +38,8 @@ _COLUMNS_HEADER = [
 class Choice:
     """What of a trace is shown: times in nanoseconds, None for no bound; ``depth`` levels; these threads or all.
 
-    ``timestamps`` begins each line with its time, in seconds since the start of the trace.
+    ``timestamps`` begins each line with its time, in seconds since the start of the trace. ``limit`` is how many lines
+    are shown at most, 0 for all.
     """
 
     begin: int | None = None
@@ -47,6 +48,7 @@ class Choice:
     threads: frozenset[int] | None = None
     switches: bool = True
     timestamps: bool = False
+    limit: int = 0
 
 
 def write_replay(output: Output, trace: Trace, names: Names, choice: Choice) -> None:
@@ -60,16 +62,36 @@ def write_replay(output: Output, trace: Trace, names: Names, choice: Choice) -> 
         output.line(line)
     output.flush()
     told, is_empty = len(trace.problems), True
+    left = choice.limit
     with _Replay(trace, names, choice) as replay:
         for piece in replay.pieces():
-            output.write(piece)
-            output.flush()
             is_empty = False
+            if choice.limit and not left:  # there is more
+                output.line(f"# ... and so on (--limit {choice.limit})")
+                break
+            shown = _first_lines(piece, left) if choice.limit else piece
+            left -= bytes(shown).count(b"\n") if choice.limit else 0
+            output.write(shown)
+            output.flush()
+            if len(shown) < len(piece):
+                output.line(f"# ... and so on (--limit {choice.limit})")
+                break
     spans = thread_spans(trace)
     if is_empty and spans:  # of a trace without any call that has been said
         output.line(f"# {_in_flight(trace, names, choice) or _why_nothing(trace, spans, choice.threads)}")
     for problem in trace.problems[told:]:
         output.line(f"# damaged: {problem}")
+
+
+def _first_lines(piece: memoryview, count: int) -> memoryview:
+    """So many lines of a text, or all of it."""
+    text, at = bytes(piece), 0
+    for _ in range(count):
+        found = text.find(b"\n", at)
+        if found < 0:
+            return piece
+        at = found + 1
+    return piece[:at]
 
 
 def _in_flight(trace: Trace, names: Names, choice: Choice) -> str:
