@@ -56,7 +56,8 @@ class Target:
         self._program = Program(self._make_hooking(pid or 0, follow), self, self._execs.answer, self._post)
         self.has_followed = False  # into a program that it or a child of it has executed
         self._programs = [self._program]  # and others, that it or its children have executed
-        self._worker = Worker(self._idle, _LOOK_SECONDS)  # last: it looks at all of the above
+        self._worker = Worker(self._idle, _LOOK_SECONDS)
+        self._worker.start()  # last: it looks at all of the above
         try:
             self.pid = self._hooking.pid = self._worker.do(lambda: self._launch(command)) if pid is None else pid
             if pid is not None:

@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 class Worker:
     """Runs what it is given in a thread of its own, one after the other; ``idle`` now and then (``pause``, seconds).
 
-    ``pause`` may be changed by what it runs.
+    ``pause`` may be changed by what it runs. To be started once all is there that ``idle`` looks at.
     """
 
     def __init__(self, idle: Callable[[], None], pause: float) -> None:
@@ -27,6 +27,9 @@ class Worker:
         self._has_complained = False
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="shadowgraph", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
         self._thread.start()
 
     def do(self, job: Callable[[], _Result]) -> _Result:
