@@ -174,6 +174,8 @@ struct sg_replay_options {
     uint32_t depth;     /* calls of smaller depth are shown */
     int32_t switches;   /* say when another thread goes on */
     int32_t timestamps; /* begin each line with its time */
+    const uint8_t *chosen; /* by function: its calls, and those below them, are shown, with depths from there on; NULL: all are */
+    uint32_t functions;    /* how many there are; one beyond is not chosen */
 };
 
 /* Captured values of a batch as Arrow string columns; offsets are NULL where the trace has none. */

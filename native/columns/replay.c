@@ -17,7 +17,8 @@ struct cursor {
     struct sg_texts texts;
     int64_t at;               /* next row of the batch */
     bool finished;            /* there will be no more batches, or none that matters */
-    bool has_current, has_next;
+    bool has_current, has_next, has_tree;
+    struct replay_call tree;    /* the last call of a chosen function that was below none */
     struct replay_call current; /* the next call to enter */
     struct replay_call next;    /* the one after it: tells whether current is a leaf */
     struct replay_call *open;   /* calls in flight, the one that ends first is last */
@@ -154,6 +155,28 @@ static struct text text_at(const int32_t *offsets, const char *data, const uint8
     return (struct text){data + offsets[row], offsets[row + 1] - offsets[row]};
 }
 
+/* Whether a call begins before another one ends. Calls of no length belong to the outer one they begin with. */
+static bool begins_within(const struct replay_call *call, const struct replay_call *outer)
+{
+    if (call->start != outer->end)
+        return call->start < outer->end;
+    return call->end == call->start && call->depth > outer->depth;
+}
+
+/* Whether a call is one of a chosen function, or below one; its depth is counted from that on. */
+static bool is_chosen(struct cursor *cursor, const struct sg_replay_options *options, struct replay_call *call)
+{
+    bool below = cursor->has_tree && call->depth > cursor->tree.depth && begins_within(call, &cursor->tree);
+
+    if (!below && (call->function >= options->functions || !options->chosen[call->function]))
+        return false;
+    if (!below)
+        cursor->tree = *call;
+    cursor->has_tree = true;
+    call->depth = (uint16_t)(call->depth - cursor->tree.depth);
+    return call->depth < options->depth;
+}
+
 /* The next call of the batch that is to be shown, into next; false where the batch has no more. */
 static bool load_next(struct cursor *cursor, const struct sg_replay_options *options)
 {
@@ -164,7 +187,7 @@ static bool load_next(struct cursor *cursor, const struct sg_replay_options *opt
         int64_t row = cursor->at, start = batch->start[row], duration = batch->duration[row];
         int64_t end = start + (duration > 0 ? duration : 0);
 
-        if (batch->depth[row] >= options->depth || end < options->from)
+        if ((!options->chosen && batch->depth[row] >= options->depth) || end < options->from)
             continue;
         if (start >= options->to) {
             cursor->finished = true;
@@ -181,6 +204,8 @@ static bool load_next(struct cursor *cursor, const struct sg_replay_options *opt
                                  texts->argument_row + row),
             .result = text_at(texts->result_offsets, texts->result_data, texts->result_valid, texts->result_row + row),
         };
+        if (options->chosen && !is_chosen(cursor, options, &cursor->next))
+            continue;
         cursor->at++;
         return true;
     }
@@ -201,14 +226,6 @@ static bool look_ahead(struct cursor *cursor, const struct sg_replay_options *op
         cursor->has_next = true;
     }
     return true;
-}
-
-/* Whether a call begins before another one ends. Calls of no length belong to the outer one they begin with. */
-static bool begins_within(const struct replay_call *call, const struct replay_call *outer)
-{
-    if (call->start != outer->end)
-        return call->start < outer->end;
-    return call->end == call->start && call->depth > outer->depth;
 }
 
 static const struct replay_call *first_to_end(const struct cursor *cursor)

@@ -300,3 +300,41 @@ def test_a_limit_is_one_of_lines_and_more_are_said_to_be_there(tmp_path: Path) -
         assert lines == [*whole[: 4 + limit], f"# ... and so on (--limit {limit})"]
     for limit in (0, 30_000, 30_001):
         assert run("replay", tmp_path / "a.sgt", "--limit", str(limit)).lines == whole
+
+
+def _subtrees(lines: list[str], chosen: set[str]) -> list[str]:
+    """Of a replay of one thread, what belongs to calls of these functions that are below no other such call."""
+    found, outer = [], -1  # how far the call is indented that all this is below
+    for line in lines:
+        text = line[24:]
+        indent, is_exit = len(text) - len(text.lstrip()), text.lstrip().startswith("}")
+        if outer < 0 and not is_exit and text.lstrip().split("(")[0] in chosen:
+            outer = indent
+            found.append(line[:26] + text.lstrip())
+            outer = -1 if text.endswith(";") else outer
+        elif outer >= 0:
+            found.append(line[:26] + text[outer:])
+            outer = -1 if is_exit and indent == outer else outer
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_chosen_functions_the_subtrees_are_shown(tmp_path: Path, seed: int) -> None:
+    calls = simulate_calls(seed, 400)
+    numbers = sorted({call.function for call in calls})
+    names = {number: f"f{number}" for number in numbers}
+    whole = body(replay(Recording({0: calls}, functions=names), tmp_path / "a.sgt", "--no-switches"))
+    for chosen in ({numbers[0]}, {numbers[-1]}, set(numbers[1:3]), set(numbers)):
+        words = [word for number in sorted(chosen) for word in ("-f", f"f{number}")]
+        expected = _subtrees(whole, {f"f{number}" for number in chosen})
+        assert body(run("replay", tmp_path / "a.sgt", *words).lines) == expected
+        assert expected != []
+        levels = body(run("replay", tmp_path / "a.sgt", *words, "--depth", "1").lines)
+        assert all(not line[26:].startswith(" ") for line in levels)
+
+
+def test_where_no_chosen_function_is_in_the_part_that_is_said(tmp_path: Path) -> None:
+    calls = [Call(0, 0, 900, 1), Call(10, 1, 20, 2)]
+    replay(Recording({0: calls}, functions={1: "main", 2: "leaf"}), tmp_path / "a.sgt")
+    lines = run("replay", tmp_path / "a.sgt", "-f", "leaf", "--time", "100ns-").lines
+    assert lines[4:] == ["# no call of these functions is in the part that was chosen"]

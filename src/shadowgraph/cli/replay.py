@@ -24,6 +24,14 @@ __all__ = ["command"]
     metavar="FROM-TO",
     help="Show what happens in this time, like 10ms-20ms, 1.5s- or 0.001234567-0.002 (seconds, as -t shows them).",
 )
+@click.option(
+    "-f",
+    "--function",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Show calls of these functions and what lies below them: names, or patterns as of record (repeatable).",
+)
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Show the outer N levels of calls.")
 @click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Show the first N lines, 0 for all.")
 @click.option("--no-switches", is_flag=True, help="Do not say when another thread goes on.")
@@ -36,6 +44,7 @@ def command(
     span: str | None,
     depth: int | None,
     limit: int,
+    patterns: tuple[str, ...],
     no_switches: bool,
     raw_names: bool,
     lines: bool,
@@ -48,6 +57,7 @@ def command(
 
     TRACE is a folder made by `record`; by default the newest *.sgt in the current folder.
     """
+    from shadowgraph.cli._called_functions import find_called
     from shadowgraph.view.names import Names
     from shadowgraph.view.replay import Choice, write_replay
     from shadowgraph.view.terminal import Output
@@ -56,9 +66,11 @@ def command(
     begin, end = parse_time_range(span) if span else (None, None)
     with open_named(trace) as opened:
         chosen = _find_threads(opened, threads) if threads else None
-        choice = Choice(begin, end, depth, chosen, not no_switches, timestamps, limit)
+        names = Names(opened, raw=raw_names, lines=lines)
+        functions = frozenset(one for pattern in patterns for one in find_called(opened, names, pattern))
+        choice = Choice(begin, end, depth, chosen, not no_switches, timestamps, limit, functions if patterns else None)
         output = Output()
-        write_replay(output, opened, Names(opened, raw=raw_names, lines=lines), choice)
+        write_replay(output, opened, names, choice)
         output.flush()
 
 

@@ -113,6 +113,8 @@ class ReplayOptions(ctypes.Structure):
         ("depth", ctypes.c_uint32),
         ("switches", ctypes.c_int32),
         ("timestamps", ctypes.c_int32),
+        ("chosen", ctypes.c_void_p),
+        ("functions", ctypes.c_uint32),
     ]
 
 

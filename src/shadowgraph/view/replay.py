@@ -39,7 +39,7 @@ class Choice:
     """What of a trace is shown: times in nanoseconds, None for no bound; ``depth`` levels; these threads or all.
 
     ``timestamps`` begins each line with its time, in seconds since the start of the trace. ``limit`` is how many lines
-    are shown at most, 0 for all.
+    are shown at most, 0 for all. Of ``functions`` the calls are shown, and what lies below them; None for all.
     """
 
     begin: int | None = None
@@ -49,6 +49,7 @@ class Choice:
     switches: bool = True
     timestamps: bool = False
     limit: int = 0
+    functions: frozenset[int] | None = None
 
 
 def write_replay(output: Output, trace: Trace, names: Names, choice: Choice) -> None:
@@ -78,9 +79,19 @@ def write_replay(output: Output, trace: Trace, names: Names, choice: Choice) -> 
                 break
     spans = thread_spans(trace)
     if is_empty and spans:  # of a trace without any call that has been said
-        output.line(f"# {_in_flight(trace, names, choice) or _why_nothing(trace, spans, choice.threads)}")
+        output.line(
+            f"# {_no_calls(choice) or _in_flight(trace, names, choice) or _why_nothing(trace, spans, choice.threads)}"
+        )
     for problem in trace.problems[told:]:
         output.line(f"# damaged: {problem}")
+
+
+def _no_calls(choice: Choice) -> str:
+    """What to say where none of the functions that were chosen is shown."""
+    if choice.functions is None:
+        return ""
+    is_part = choice.threads is not None or choice.begin is not None or choice.end is not None
+    return "no call of these functions" + (" is in the part that was chosen" if is_part else "")
 
 
 def _first_lines(piece: memoryview, count: int) -> memoryview:
@@ -144,6 +155,10 @@ class _Replay:
         self._native = library()
         depth = (1 << 31) if choice.depth is None else choice.depth
         options = ReplayOptions(self._begin, self._end, depth, choice.switches, choice.timestamps)
+        if choice.functions is not None:
+            self._chosen = np.zeros(max(choice.functions, default=0) + 1, "u1")
+            self._chosen[list(choice.functions)] = 1
+            options.chosen, options.functions = address(self._chosen), len(self._chosen)
         native_names = ReplayNames(*(address(table) for table in self._tables), len(self._tables[1]) - 1)
         self._state = self._native.sg_replay_create(ctypes.byref(native_names), ctypes.byref(options), len(spans))
         if not self._state:
