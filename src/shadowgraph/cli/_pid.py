@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any
 
 import click
@@ -24,6 +23,8 @@ class Pid(click.ParamType[int]):
             return value
         if value.isascii() and value.isdecimal() and int(value):
             return int(value)
+        import shutil  # it loads much, and is needed for what is wrong
+
         there = processes_named(os.path.basename(value))
         if not there and shutil.which(value):
             there = "it is a program: start it, and give the number of its process"

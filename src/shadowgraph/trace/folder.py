@@ -23,6 +23,7 @@ __all__ = [
     "SUFFIX",
     "THREADS",
     "TRACE_VERSION",
+    "FolderError",
     "NewTrace",
     "OldTrace",
     "create_folder",
