@@ -28,7 +28,7 @@
     .text
 
 #include "paths.h"
-#include "frugal.h"
+#include "frugal_entry.h"
 
 /*
  * Entered from a thunk: r11 is saved and points at the function's record. This is the path of functions that are recorded

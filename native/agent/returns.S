@@ -7,7 +7,7 @@
     .text
 
 #include "paths.h"
-#include "frugal.h"
+#include "frugal_return.h"
 
 /* Entered from a site: rcx is saved and points at the frame; the slot at rsp - 8 holds the site's address. */
     .globl sg_return
