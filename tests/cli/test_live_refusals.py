@@ -142,7 +142,8 @@ def test_a_name_is_no_process_but_those_that_have_it_are_told(words: list[str]) 
 
 
 def test_a_program_in_place_of_a_pid_is_to_be_started_first() -> None:
-    for text in (built("attach_busy"), "env"):
+    path = shutil.copy(built("attach_busy"), scratch_folder() / "nobody_runs_it")
+    for text in (str(path), "factor"):
         ended = refused("top", text)
         said = f"{text!r} is not the number of a process; it is a program: start it, and give the number of its process"
         assert said in ended.sentence
