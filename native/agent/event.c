@@ -209,7 +209,8 @@ static void after_loading(void)
     for (const struct loader_map *map = note ? note->map : 0; map; map = map->next)
         if (contains(map->name, "greenlet"))
             sg_settings.stacks_are_copied = 1;
-    if (sg_settings.ask_when_loaded)
+    /* The controller that has borrowed this thread waits for it, and could not answer. */
+    if (sg_settings.ask_when_loaded && sg_settings.borrowed != sg_control_block())
         sg_event(SG_EVENT_LOADED, 0, 0);
 }
 

@@ -277,6 +277,7 @@ struct sg_settings {
     uint32_t frame_limit;             /* 0: the whole pool; tests use a small one */
     uint32_t capture;                 /* values will be captured */
     uint32_t stacks_are_copied;       /* by greenlet: nothing about a slot proves a frame dead */
+    uint64_t borrowed;                /* thread control block of the thread that a controller has load its handlers, or 0 */
     uint64_t loader_note;             /* struct r_debug, to look through when the loader has loaded something; or 0 */
     uint32_t ask_when_loaded;         /* the controller wants to hook what is loaded */
     uint32_t reserved;

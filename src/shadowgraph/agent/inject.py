@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +34,7 @@ __all__ = [
     "is_agent_path",
     "is_same_build",
     "load",
+    "loading_unasked",
     "read_zones",
     "set_ask_when_loaded",
     "start",
@@ -168,9 +171,25 @@ def agent_function(module: Module, name: str) -> int:
 
 def set_ask_when_loaded(memory: Memory, module: Module) -> None:
     """Have the agent, loaded as ``module``, tell the recorder when libraries are loaded."""
+    _set(memory, module, "ask_when_loaded", 1)
+
+
+@contextmanager
+def loading_unasked(thread: RemoteThread, module: Module) -> Iterator[None]:
+    """Let a borrowed thread load and unload without telling controllers: who has borrowed it could not answer."""
+    _set(thread.memory, module, "borrowed", thread.control_block)
+    try:
+        yield
+    finally:
+        _set(thread.memory, module, "borrowed", 0)
+
+
+def _set(memory: Memory, module: Module, name: str, value: int) -> None:
+    """Change one of the agent's settings."""
     fields = layout.settings_dtype.fields
     assert fields is not None
-    memory.write(agent_function(module, "sg_settings") + fields["ask_when_loaded"][1], (1).to_bytes(4, "little"))
+    place = agent_function(module, "sg_settings") + fields[name][1]
+    memory.write(place, value.to_bytes(fields[name][0].itemsize, "little"))
 
 
 def guard(thread: RemoteThread, module: Module, *, on: bool) -> None:

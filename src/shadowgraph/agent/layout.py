@@ -743,6 +743,7 @@ settings_dtype = np.dtype(
             "frame_limit",
             "capture",
             "stacks_are_copied",
+            "borrowed",
             "loader_note",
             "ask_when_loaded",
             "reserved",
@@ -786,6 +787,7 @@ settings_dtype = np.dtype(
             "<u4",
             "<u4",
             "<u4",
+            "<u8",
             "<u8",
             "<u4",
             "<u4",
@@ -831,8 +833,8 @@ settings_dtype = np.dtype(
             52,
             56,
             64,
-            68,
             72,
+            76,
             80,
             88,
             96,
@@ -859,8 +861,9 @@ settings_dtype = np.dtype(
             264,
             272,
             280,
+            288,
         ],
-        "itemsize": 288,
+        "itemsize": 296,
     }
 )
 

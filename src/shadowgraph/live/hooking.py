@@ -17,6 +17,7 @@ from shadowgraph.agent.inject import (
     guard,
     handlers_here,
     inject,
+    loading_unasked,
     read_zones,
 )
 from shadowgraph.agent.kept import hooked_functions
@@ -330,14 +331,16 @@ class Hooking:
         is_small = not handlers.obstacles and HandlerPool.fits(handlers)
         if is_small and self._pool is not None and self._place(user, self._pool):
             return
-        load = load_with_loader if handlers.obstacles else map_handlers
         with self._borrowed(at_safe_place=bool(handlers.obstacles)) as thread:
             guard(thread, self.agent.module, on=True)
             if is_small and self._pool is None:
                 self._pool = HandlerPool(thread)
                 user.loaded = self._pool.place(thread.memory, handlers)
+            elif not handlers.obstacles:
+                user.loaded = map_handlers(thread, handlers)
             else:
-                user.loaded = load(thread, handlers)
+                with loading_unasked(thread, self.agent.module):
+                    user.loaded = load_with_loader(thread, handlers)
 
     def _place(self, user: Ops, pool: HandlerPool) -> bool:
         """Write small handlers to where others were; whether there is room, and faults of handlers are caught."""
@@ -376,7 +379,8 @@ class Hooking:
             self._pool.give_back(memory, loaded)
             memory.close()
             return
-        with self._borrowed(at_safe_place=bool(loaded.handle)) as thread:
+        assert self.agent is not None
+        with self._borrowed(at_safe_place=bool(loaded.handle)) as thread, loading_unasked(thread, self.agent.module):
             unload(thread, loaded)
 
     def leave(self) -> None:

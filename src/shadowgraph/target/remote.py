@@ -132,6 +132,11 @@ class RemoteThread:
         self.memory.write(self._bottom, data)
         return self._bottom
 
+    @property
+    def control_block(self) -> int:
+        """The address of the thread control block."""
+        return int(self._registers.fs_base)
+
     def call(self, function: int, *arguments: int) -> int:
         """Call a function with up to six integer arguments; returns rax."""
         ptrace.set_registers(self.tid, self._about_to_call(function, arguments))
