@@ -16,12 +16,10 @@ from shadowgraph.ops.drain import Drain
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving, has_users
-from shadowgraph.ops.loaded_later import hook_in_child, hook_loaded
 from shadowgraph.ops.places import Renumbering
 from shadowgraph.ops.processes import alone_if_free, find_thread, runs, sharers, shares, start_time
 from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off, stop_answering
 from shadowgraph.ops.selection import Selection
-from shadowgraph.ops.unseen import unseen_in_child
 from shadowgraph.ops.values import Capture
 from shadowgraph.target import ptrace
 
@@ -129,6 +127,9 @@ class EnteredImage:
 
         None if others change the hooks at this moment.
         """
+        from shadowgraph.ops.loaded_later import hook_in_child, hook_loaded  # few recordings need it
+        from shadowgraph.ops.unseen import unseen_in_child
+
         with self._alone_if_free(pid) as alone:
             if not alone:
                 return None
