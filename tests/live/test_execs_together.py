@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shadowgraph import live
+from shadowgraph.agent import layout
 from shadowgraph.ops.handover import hand_over, not_entered
 from tests.live.test_execs import STEP, WAYS, executing, handlers
 from tests.live.test_recorder_execs import calls_by_process
@@ -134,6 +135,37 @@ def test_who_leaves_while_the_first_one_is_about_to_hand_over_keeps_nobody_waiti
         assert second.counts() == {STEP: 3}
         assert len(two.notes) == 1 and "has executed another program" in two.notes[0]
         assert running.end("") == ["OK"]
+
+
+def test_who_comes_when_a_child_has_executed_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newcomer follows execs in what the child has left, but has not been asked about this one."""
+    reached, go_on, expected = threading.Event(), threading.Event(), list[int]()
+
+    def hand_over_slowly(pid: int, former: Any, agent: Any, asked: Any) -> None:
+        reached.set()
+        assert go_on.wait(60)
+        hand_over(pid, former, agent, asked)
+        kinds = agent.arena.registry["users"]["kind"]
+        expected.append(int((kinds == layout.USER_EXPECTED).sum()))
+
+    with (
+        Running(executing("line", "3", "spawn", "5", "line")) as running,
+        live.attach(running.pid, follow=True) as one,
+        live.attach(running.pid, follow=True) as two,
+    ):
+        monkeypatch.setattr("shadowgraph.live.execs.hand_over", hand_over_slowly)
+        first = one.register(live.Counter(["step"]))
+        assert running.process.stdin is not None
+        running.process.stdin.write("\n")
+        assert reached.wait(60)
+        second = two.register(live.Counter(["step"]))
+        go_on.set()
+        until(lambda: bool(expected))
+        assert expected == [0]
+        running.end("")
+        assert first.counts() == {STEP: 8}
+        assert second.counts()[STEP] <= 3
+        assert (first.missed, second.missed) == (0, 0)
 
 
 def test_a_controller_that_does_nothing_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

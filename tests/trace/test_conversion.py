@@ -84,6 +84,16 @@ def test_a_thread_with_nothing_but_calls_in_flight_is_there(tmp_path: Path) -> N
     assert calls_of(trace.calls, 1) == recording.expected(1)
 
 
+def test_a_call_that_began_after_the_last_word_on_the_time_is_open_from_then_on(tmp_path: Path) -> None:
+    """The last thing that a killed recorder noted may be a call in flight."""
+    calls = simulate_calls(4, 50)
+    recording = Recording({0: calls})
+    late = Call(recording.end_tick() + 3000, 0, 0, 9)
+    recording.open_calls[0] = [late]
+    trace = converted(recording, tmp_path / "a.sgt")
+    assert calls_of(trace.calls, 0) == [*calls, Call(late.start, 0, 0, 9, layout.KIND_OPEN)]
+
+
 def test_nanoseconds_are_rounded_so_that_calls_still_nest(tmp_path: Path) -> None:
     recording = Recording({0: simulate_calls(5, 2000, longest_gap=4)}, ticks_per_ns=2.7)
     calls = calls_of(converted(recording, tmp_path / "a.sgt").calls, 0)

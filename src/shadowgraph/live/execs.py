@@ -15,7 +15,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
-from shadowgraph.ops.handover import Entrance, hand_over, not_entered
+from shadowgraph.ops.handover import Entrance, asked_besides, hand_over, not_entered
 from shadowgraph.ops.notes import Notes, enumerated
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import find_process, find_thread
@@ -67,19 +67,19 @@ class Execs:
         if first not in slots:
             return False
         pid, tid = _who_asks(event, program)
+        registry = program.hooking.registry
+        assert registry is not None
         try:
             if int(event["kind"]) == layout.EVENT_EXEC_FAILED:
                 self._pending.fail(tid, pid)
             elif self._is_closed:
                 pass
             elif event["followed_by"]:
-                registry = program.hooking.registry
-                assert registry is not None
                 self._pending.later.expect(pid, registry.arena.inode, program)
             else:
                 refuse_confined(pid)
                 refuse_rights(pid, event["arguments"])
-                self._pending.expect(tid, pid, program)
+                self._pending.expect(tid, pid, program, asked_besides(registry, event))
                 event["followed_by"] = os.getpid()
         except ptrace.TraceeEnded as ended:
             self._ended(pid, ended.status)
@@ -111,6 +111,7 @@ class Execs:
             entrance.close()
 
     def _follow(self, pid: int, program: Program) -> None:
+        asked = self._pending.asked(pid)
         try:
             vet_process(pid)
             with ptrace.dying_with_us(pid):
@@ -118,7 +119,7 @@ class Execs:
             entered = self._enter(pid, program, True)
             former, agent = program.hooking.registry, entered.hooking.agent
             if former is not None and agent is not None:
-                hand_over(pid, former, agent)
+                hand_over(pid, former, agent, asked)
         except Exception as error:
             status = launch.end_behind(error, pid)
             if status is not None:

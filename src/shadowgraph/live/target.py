@@ -35,6 +35,7 @@ _HOLD_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 _EXEC_SECONDS = 0.001
 _REAP_SECONDS = 1.0
+_NEXT_SECONDS = 0.05
 _ENDS = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
 
 
@@ -259,6 +260,8 @@ class Target:
             registry = program.hooking.registry
             if program is not self._program and not self._execs.leave(program) and program.look_whether_left():
                 self._forget(program)
+                self._reaped -= _REAP_SECONDS - _NEXT_SECONDS  # one at a time: others may be about to begin
+                return
             elif registry is not None:
                 with registry.locked():
                     reap(registry, program.pid)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from shadowgraph.target.memory import Memory
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.status import read_status
 
-__all__ = ["Entrance", "LaterEntries", "hand_over", "not_entered"]
+__all__ = ["Entrance", "LaterEntries", "Others", "asked_besides", "hand_over", "not_entered"]
 
 _LOOK_SECONDS = 0.005
 _BEAT_SECONDS = 0.05
@@ -39,14 +39,24 @@ _ASK_SECONDS = 5.0  # without being asked in a program that has been let go: it 
 _Source = TypeVar("_Source")
 
 
-def hand_over(pid: int, former: Registry, agent: Agent) -> None:
+Others = frozenset[tuple[int, int, int]]  # controllers: pid, start, thread
+
+
+def asked_besides(registry: Registry, event: Any) -> Others:
+    """Who else is asked about an exec, when it is our turn: who comes to the process later hears nothing of it."""
+    rows = registry.arena.registry["users"][np.flatnonzero(event["waits"])]
+    return _controllers(rows[~_are_ours(rows)])
+
+
+def hand_over(pid: int, former: Registry, agent: Agent, asked: Others) -> None:
     """Let other controllers enter a program that we have entered, before it begins; it stands at its entry.
 
-    These are those that follow execs in the program which the process has left. To be let go of next.
+    These are those of them that have been ``asked``, as we have, and still follow execs in the program which the
+    process has left. To be let go of next.
     """
     registry = Registry(agent.arena, agent.zones)
     with former.locked():  # whoever leaves meanwhile looks here next (LaterEntries.close)
-        others = _others_that_follow(former)
+        others = _others_that_follow(former) & asked
         if not others:
             return
         with registry.locked():
@@ -60,11 +70,14 @@ def hand_over(pid: int, former: Registry, agent: Agent) -> None:
         memory.close()
 
 
-def _others_that_follow(registry: Registry) -> set[tuple[int, int, int]]:
+def _others_that_follow(registry: Registry) -> Others:
     rows = registry.arena.registry["users"][registry.slots()]
-    rows = rows[(rows["flags"] & layout.USER_FOLLOWS_EXEC != 0) & ~_are_ours(rows)]
+    return _controllers(rows[(rows["flags"] & layout.USER_FOLLOWS_EXEC != 0) & ~_are_ours(rows)])
+
+
+def _controllers(rows: npt.NDArray[np.void]) -> Others:
     names = ("controller_pid", "controller_start", "controller_thread")
-    return set(zip(*(rows[name].tolist() for name in names), strict=True))
+    return frozenset(zip(*(rows[name].tolist() for name in names), strict=True))
 
 
 def _are_ours(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:

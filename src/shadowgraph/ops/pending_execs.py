@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from shadowgraph.errors import ShadowgraphError
-from shadowgraph.ops.handover import LaterEntries
+from shadowgraph.ops.handover import LaterEntries, Others
 from shadowgraph.ops.processes import runs
 from shadowgraph.target import ptrace
 
@@ -28,6 +28,7 @@ class PendingExecs(Generic[_Source]):
     def __init__(self) -> None:
         self._pids: dict[int, int] = {}
         self._sources: dict[int, _Source] = {}  # by thread
+        self._asked: dict[int, Others] = {}  # by process
         self.later: LaterEntries[_Source] = LaterEntries()
 
     def __bool__(self) -> bool:
@@ -41,14 +42,19 @@ class PendingExecs(Generic[_Source]):
         """Whether any of these processes leaves this."""
         return any(one is source for one in self._sources.values()) or self.later.leave(source)
 
-    def expect(self, tid: int, pid: int, source: _Source) -> None:
-        """Become the tracer of a thread that waits for us to, and executes then."""
+    def expect(self, tid: int, pid: int, source: _Source, asked: Others) -> None:
+        """Become the tracer of a thread that waits for us to, and executes then; who else is ``asked`` comes later."""
         ptrace.seize(tid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
-        self._pids[tid], self._sources[tid] = pid, source
+        self._pids[tid], self._sources[tid], self._asked[pid] = pid, source, asked
+
+    def asked(self, pid: int) -> Others:
+        """Who was asked besides us about the exec of a process that has come."""
+        return self._asked.pop(pid, frozenset())
 
     def fail(self, tid: int, pid: int) -> None:
         """The exec has failed: stop being the tracer. TraceeEnded if the thread has ended meanwhile."""
         self.later.forget(pid)
+        self._asked.pop(pid, None)
         if self._forget(tid) is None:
             return
         ptrace.stop(tid)

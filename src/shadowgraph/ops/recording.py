@@ -22,7 +22,7 @@ from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import enter
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
-from shadowgraph.ops.handover import Entrance, hand_over, not_entered
+from shadowgraph.ops.handover import Entrance, asked_besides, hand_over, not_entered
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.notes import Notes
 from shadowgraph.ops.pending_execs import PendingExecs
@@ -234,7 +234,7 @@ class Recording:
         self._add(process, self.ids)
         process.began = read_ticks()  # all that took a while, and nothing has been called in it
         if former is not None:
-            hand_over(pid, former.registry(), process.agent)
+            hand_over(pid, former.registry(), process.agent, self._execs.asked(pid))
         ptrace.detach(pid)
 
     def _add(self, process: EnteredProcess, numbers: Numbers) -> None:
@@ -341,7 +341,7 @@ class Recording:
                     refuse_confined(pid)
                 if kind == layout.EVENT_EXEC and not event["followed_by"]:
                     refuse_rights(pid, event["arguments"])
-                    self._execs.expect(tid, pid, image)
+                    self._execs.expect(tid, pid, image, asked_besides(image.registry(), event))
                     event["followed_by"] = os.getpid()
                 elif kind == layout.EVENT_EXEC:
                     self._execs.later.expect(pid, image.drain.arena.inode, image)

@@ -28,6 +28,8 @@ __all__ = ["Progress", "convert", "convert_spool", "prepare"]
 # Called with (bytes done, bytes in all), often enough for a progress bar.
 Progress = Callable[[int, int], None]
 
+_UNTOLD = 1 << 40  # ticks, some minutes: so long a recorder may have gone on after it last noted the time
+
 
 @dataclass
 class _ThreadRows:
@@ -173,10 +175,13 @@ class _Conversion:
         """
         last_word: dict[int, list[dict[str, Any]]] = dict(self._spool.chunks.get("open", []))
         ends, end, last = self._ends_of_threads(), self._end_tick(), self._last_tick()
-        mask = (1 << layout.START_BITS) - 1
+        turn = 1 << layout.START_BITS
         by_thread: dict[int, list[tuple[Any, ...]]] = {}
         for row in (row for content in last_word.values() for row in content):
-            start = last - ((last - int(row["start"])) & mask)  # the last time with these 48 bits that is not to come
+            # Of the times with these 48 bits, the last one that is not to come. A recorder that was killed may have
+            # noted a call that has begun since anybody looked at the clock.
+            start = last + (int(row["start"]) - last) % turn
+            start -= turn if start > last + _UNTOLD else 0
             duration = max(ends.get(row["thread"], end) - start, 0)
             call = (start, duration, row["function"], row["depth"], layout.KIND_OPEN, 0, 0, 0)
             by_thread.setdefault(row["thread"], []).append(call)
