@@ -42,6 +42,15 @@ def test_a_counter_on_a_library_that_is_not_loaded_yet_waits_for_it() -> None:
         assert running.end() == ["OK"]
 
 
+def test_beside_what_is_there_what_is_to_come_is_waited_for_and_not_called_unmatched() -> None:
+    with Running([program("live_later")]) as running, live.attach(running.pid) as target:
+        counter = target.register(live.Counter([PATTERN, "step"]))
+        assert target.notes == [f"{PATTERN}: no such library is loaded yet; it will be seen from its first call on"]
+        assert running.say("load") == "done"
+        assert (calls(counter), counter.counts()["live_later!step"]) == (3, 1)
+        assert running.end() == ["OK"]
+
+
 def test_a_program_that_is_launched_is_followed_in_the_same_way() -> None:
     read, write = os.pipe()
     saved = os.dup(0)

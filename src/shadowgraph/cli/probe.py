@@ -169,6 +169,8 @@ class _Events:
         from shadowgraph.view.events import event_line, event_objects
         from shadowgraph.view.live import Function, write_json
 
+        if not self._told and not self._count:
+            self._ticks = min(self._ticks, int(batch["time"].min()))  # some came before we were ready for them
         rate = self._rate()
         for number in self._ops.functions_by_number.keys() - self._functions.keys():  # some come with what is loaded
             label = self._ops.functions_by_number[number]

@@ -47,7 +47,7 @@ from shadowgraph.ops.processes import alone_with, runs
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, refuse_place_in_use, unmatched
 from shadowgraph.ops.requests import request_hooks
-from shadowgraph.ops.selection import Selection
+from shadowgraph.ops.selection import Rule, Selection
 from shadowgraph.ops.suggestions import near_modules
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
@@ -258,16 +258,17 @@ class Hooking:
             wanted += int(plan.hookable[rows].sum())
             for row in rows[~plan.hookable[rows]].tolist():
                 refused.add(choice, row, Reason(int(plan.reason[row])))
-        if not wanted and self._may_come(selection, chosen):
+        waiting = self._may_come(selection, chosen)
+        if not wanted and waiting:
             return
         if not wanted:
             raise UsageError(nothing_hooked(selection, self.known_modules, chosen.executable.path, refused))
-        self._note(unmatched(selection, self.known_modules))
+        self._note(unmatched(selection, self.known_modules, but=waiting))
 
-    def _may_come(self, selection: Selection, chosen: Chosen) -> bool:
-        """Whether functions of a library are wanted that is not there yet; says so."""
+    def _may_come(self, selection: Selection, chosen: Chosen) -> list[Rule]:
+        """The rules that want functions of a library that is not there yet; says so."""
         if not self.can_follow:
-            return False
+            return []
         loaded = [module.name for module in chosen.modules]
         waiting = [
             rule
@@ -279,7 +280,7 @@ class Hooking:
             + near_modules(rule, self.known_modules.all())
             for rule in waiting
         )
-        return bool(waiting)
+        return waiting
 
     def _note(self, notes: Iterable[str]) -> None:
         self.notes += [note for note in notes if note not in self.notes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
@@ -97,9 +97,10 @@ def is_runtime(library: str) -> bool:
     return _RUNTIMES.match(library) is not None
 
 
-def unmatched(selection: Selection, known_modules: KnownModules) -> list[str]:
+def unmatched(selection: Selection, known_modules: KnownModules, *, but: Sequence[Rule] = ()) -> list[str]:
     """A note for each rule that matched no function: what there was instead."""
-    return [_why_unmatched(rule, known_modules) for rule in selection.rules if rule.text not in selection.matched]
+    rules = [rule for rule in selection.rules if rule.text not in selection.matched and rule not in but]
+    return [_why_unmatched(rule, known_modules) for rule in rules]
 
 
 def _why_unmatched(rule: Rule, known_modules: KnownModules) -> str:
