@@ -64,11 +64,26 @@ static int somebody_answers(uint32_t kind)
     return slot < SG_USERS;
 }
 
+/*
+ * Whose controller was gone when a thread last waited for it, by slot, and how often its heart had beaten. Who loads a hundred
+ * libraries is to wait once for one that was killed; one that was late is waited for again as soon as its heart beats.
+ */
+static struct {
+    uint32_t controller_pid, heartbeat;
+} gone[SG_USERS];
+
+static int was_gone(uint32_t slot)
+{
+    const struct sg_user *user = &sg_registry->users[slot];
+    return gone[slot].controller_pid && gone[slot].controller_pid == user->controller_pid &&
+           gone[slot].heartbeat == __atomic_load_n(&user->heartbeat, __ATOMIC_RELAXED);
+}
+
 static void ask_whom(struct sg_event *event)
 {
     for (uint32_t slot = 0; slot < SG_USERS; slot++) {
         event->still[slot] = 0;
-        event->waits[slot] = (uint8_t)answers(slot, event->kind);
+        event->waits[slot] = (uint8_t)(answers(slot, event->kind) && !was_gone(slot));
     }
 }
 
@@ -90,8 +105,12 @@ static void forget_the_gone(struct sg_event *event)
         uint32_t now = __atomic_load_n(&user->heartbeat, __ATOMIC_RELAXED);
         event->still[slot] = now == event->heartbeat[slot] ? event->still[slot] + 1 : 0;
         event->heartbeat[slot] = now;
-        if (!answers(slot, event->kind) || is_gone(user->controller_pid, event->still[slot]))
-            event->waits[slot] = 0;
+        int is_there = answers(slot, event->kind), has_gone = is_there && is_gone(user->controller_pid, event->still[slot]);
+        if (has_gone) {
+            gone[slot].controller_pid = user->controller_pid;
+            gone[slot].heartbeat = now;
+        }
+        event->waits[slot] = is_there && !has_gone;
     }
 }
 

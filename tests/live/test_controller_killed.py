@@ -1,6 +1,6 @@
 """A controller is killed at any stage: the program goes on with right results, and the next controller cleans up.
 
-SHADOWGRAPH_KILLS: how many of its some thousand moments are tried (otherwise 24); `all` for each of them.
+SHADOWGRAPH_KILLS: how many of its some thousand moments are tried; `all` for each of them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from shadowgraph import live
 from shadowgraph.ops.processes import runs
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
-from tests.support.killed_live import Bound, run_controller
+from tests.support.killed_live import Bound, run_controller, some_moments
 from tests.support.manners import program
 
-KILLS = os.environ.get("SHADOWGRAPH_KILLS", "24")
+KILLS = 24
 FUNCTIONS = ["leaf", "middle", "tail", "recurse", "loop", "begins_with_call"]
 HANDLERS = """
 #include <shadowgraph/ops.h>
@@ -45,21 +45,13 @@ def use(pid: int) -> None:
         totals.unregister()
 
 
-def moments_of(seen: int) -> list[int]:
-    """Which moments to try: all, or a spread of them that is another one for each program."""
-    if KILLS == "all":
-        return list(range(1, seen + 1))
-    wanted = int(KILLS)
-    return [1 + (number * seen + seen // 3) // wanted for number in range(wanted)]
-
-
 @pytest.mark.parametrize("more", [[], ["malloc"], ["nap"]], ids=["busy", "malloc", "nap"])
 def test_the_program_survives_a_kill_at_any_moment_and_the_next_controller_cleans_up(more: list[str]) -> None:
     path = built("attach_busy")
     handlers()
     with Running([path, "4", *more]) as running:
         before = Seen.of(running.pid, path)
-        for moment in moments_of(run_controller(lambda: use(running.pid), 0)):
+        for moment in some_moments(run_controller(lambda: use(running.pid), 0), KILLS):
             run_controller(lambda: use(running.pid), moment)
             assert runs(running.pid), f"killed at {moment}"
             with live.attach(running.pid) as target:
@@ -93,12 +85,12 @@ def start_and_use(path: str, bound: Bound, output: int) -> None:
 def test_a_program_that_was_started_survives_a_kill_once_its_loader_is_done() -> None:
     path = program("manners_counted", "o1", "-pthread")
     handlers()
-    outlived = 0
-    for moment in [0, *moments_of(run_one(path, 0)[2])]:
+    outlived, moments = 0, some_moments(run_one(path, 0)[2], KILLS)
+    for moment in [0, *moments]:
         output, bound, _ = run_one(path, moment)
         assert output == OUTPUT or (bound and not output), f"killed at {moment}"
         outlived += not bound
-    assert outlived > len(moments_of(1)) // 2
+    assert outlived > len(moments) // 2
 
 
 def run_one(path: str, moment: int) -> tuple[str, bool, int]:

@@ -14,6 +14,7 @@ import pytest
 import shadowgraph as sg
 from shadowgraph import live
 from shadowgraph.errors import StartError, UsageError
+from shadowgraph.target.modules import read_modules
 from tests.support.attached import Running
 from tests.support.live import started, until
 from tests.support.manners import program, usual_environment
@@ -84,6 +85,19 @@ def test_a_library_that_comes_again_is_counted_on() -> None:
         assert running.end() == ["OK"]
 
 
+def test_a_library_comes_again_that_is_named_by_its_very_name() -> None:
+    with Running([program("live_later")]) as running, live.attach(running.pid) as target:
+        assert running.say("load") == "done"
+        name = next(module.name for module in read_modules(running.pid) if module.name.startswith("libz"))
+        counter = target.register(live.Counter([f"{name}!zlibVersion"]))
+        assert running.say("unload") == "done"
+        for times in range(1, 4):
+            assert running.say("load") == "done"
+            assert calls(counter) == 3 * times
+            assert running.say("unload") == "done"
+        assert running.end() == ["OK"]
+
+
 def test_several_controllers_have_hooked_what_they_want_before_the_first_call() -> None:
     with Running([program("live_later")]) as running, live.attach(running.pid) as one, live.attach(running.pid) as two:
         first = one.register(live.Counter([PATTERN]))
@@ -116,8 +130,11 @@ def test_nobody_waits_for_a_controller_that_was_killed() -> None:
             assert controller.stdout is not None and controller.stdout.readline() == "on\n"
             controller.send_signal(signal.SIGKILL)
         began = time.monotonic()
-        assert running.say("load") == "done"
+        for _ in range(60):  # each of which asks twice at least; who is gone is waited for once
+            assert running.say("load") == "done"
+            assert running.say("unload") == "done"
         assert time.monotonic() - began < 30
+        assert running.say("load") == "done"
         with live.attach(running.pid) as target:
             counter = target.register(live.Counter([PATTERN]))
             assert running.say("call") == "done"

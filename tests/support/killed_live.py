@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Bound", "run_controller"]
+__all__ = ["Bound", "run_controller", "run_controller_from", "some_moments"]
 
 _COUNT = struct.Struct("<Q")
 
@@ -48,12 +48,21 @@ class Bound:
 
 def run_controller(work: Callable[[], None], moment: int) -> int:
     """Do some work in a process of its own, which is killed at a moment (0: never); how many moments it has seen."""
+
+    def watched(begin: Callable[[], None]) -> None:
+        begin()
+        work()
+
+    return run_controller_from(watched, moment)
+
+
+def run_controller_from(work: Callable[[Callable[[], None]], None], moment: int) -> int:
+    """As above; moments count from when the work calls what it is given."""
     shared = mmap.mmap(-1, _COUNT.size)
     child = os.fork()
     if not child:
         try:
-            _watch(_Moments(shared, moment))
-            work()
+            work(lambda: _watch(_Moments(shared, moment)))
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
@@ -63,6 +72,16 @@ def run_controller(work: Callable[[], None], moment: int) -> int:
     (seen,) = _COUNT.unpack(shared[:])
     assert status == (-signal.SIGKILL if moment and seen >= moment else 0)
     return int(seen)
+
+
+def some_moments(seen: int, usual: int) -> list[int]:
+    """Which of all the moments that were seen to try: SHADOWGRAPH_KILLS of them, `all`, or as many as usual.
+
+    They are a spread, which is another one after each change.
+    """
+    kills = os.environ.get("SHADOWGRAPH_KILLS", str(usual))
+    wanted = seen if kills == "all" else int(kills)
+    return [1 + (number * seen + seen // 3) // wanted for number in range(wanted)]
 
 
 class _Moments:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shadowgraph.image import Reason
 from shadowgraph.live.numbers import wanted
 from shadowgraph.ops.choices import Chosen
-from shadowgraph.ops.entering import choose_again
+from shadowgraph.ops.entering import choose_again, needed_modules
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.selection import Selection
 
@@ -31,9 +31,12 @@ class Found:
     follows: bool = False
 
     @classmethod
-    def of(cls, chosen: Chosen, selection: Selection) -> Found:
+    def of(cls, chosen: Chosen, selection: Selection, known_modules: KnownModules) -> Found:
         """What was found for a selection."""
-        follows = selection.waits_for(module.name for module in chosen.modules)
+        follows = selection.waits_for(())
+        if follows and not selection.waits_for(module.name for module in chosen.modules):  # all are there
+            staying = needed_modules(chosen.executable, chosen.modules, known_modules)
+            follows = selection.waits_for(module.name for module in staying)
         return cls(chosen, *wanted(chosen.choices.values()), follows)
 
     def beside(self, labels: dict[int, str], callers: set[int]) -> Found:
@@ -103,7 +106,7 @@ class ChosenBefore:
             hooked = hooked or len(rows) > 0
         if not hooked or len(selection.matched) < len(selection.rules):
             return None  # there is something to be said of it
-        return Found.of(replace(self._last, choices=choices), selection)
+        return Found.of(replace(self._last, choices=choices), selection, self._known_modules)
 
 
 def _key(selection: Selection) -> tuple[str, str]:

@@ -90,7 +90,7 @@ class Hooking:
         ``must``: UsageError if there are none.
         """
         if self.is_held:
-            found = Found.of(self._hook_held(selection, must=must), selection)
+            found = Found.of(self._hook_held(selection, must=must), selection, self.known_modules)
             self._ask_when_loaded(found)
             return found
         known = self._before.get(self.pid, selection) if in_use else None
@@ -99,7 +99,7 @@ class Hooking:
                 for row, reason in choice.refused.items():
                     self.refusals.add(choice, row, reason)
             return known
-        found = Found.of(self.hook_running(selection, in_use=in_use, must=must), selection)
+        found = Found.of(self.hook_running(selection, in_use=in_use, must=must), selection, self.known_modules)
         self._ask_when_loaded(found)
         if found.labels:
             self._before.put(self.pid, selection, found)

@@ -35,6 +35,7 @@ __all__ = [
     "choose_loaded",
     "complete",
     "enter",
+    "needed_modules",
     "tell_runtimes",
 ]
 
@@ -209,7 +210,13 @@ def _choose_imports(
 
 
 def _search_order(executable: Module, modules: list[Module], known_modules: KnownModules) -> list[Module]:
-    """The modules in the order in which the loader looks for symbols: breadth first along DT_NEEDED."""
+    """The modules in the order in which the loader looks for symbols."""
+    order = needed_modules(executable, modules, known_modules)
+    return order + [module for module in modules if module not in order]
+
+
+def needed_modules(executable: Module, modules: list[Module], known_modules: KnownModules) -> list[Module]:
+    """The program and all that it needs, breadth first along DT_NEEDED: none of them is ever unloaded."""
     by_name = {module.name: module for module in modules}
     for loaded in modules:
         by_name.setdefault(known_modules.get(loaded).image.soname, loaded)
@@ -220,7 +227,7 @@ def _search_order(executable: Module, modules: list[Module], known_modules: Know
             if module is not None and module not in order:
                 order.append(module)
                 queue.append(module)
-    return order + [module for module in modules if module not in order]
+    return order
 
 
 def _look_up(name: str, order: list[Module], known_modules: KnownModules) -> tuple[Module, int] | None:

@@ -76,12 +76,12 @@ class Selection:
         """Whether functions of modules that are loaded later may be wanted."""
         return self.everything or any(rule.include and rule.module is not None for rule in self.rules)
 
-    def waits_for(self, loaded: Iterable[str]) -> bool:
-        """Whether libraries that are loaded later may have functions that are wanted: others than those ``loaded``.
+    def waits_for(self, staying: Iterable[str]) -> bool:
+        """Whether libraries that are loaded later may have functions that are wanted: others than those that stay.
 
-        A library that is named by its very name and is there will not come again.
+        A library that is named by its very name and is never unloaded will not come again.
         """
-        names = set(loaded)
+        names = set(staying)
         return self.everything or any(
             rule.include and rule.module is not None and rule.module_text not in names for rule in self.rules
         )
