@@ -201,7 +201,9 @@ class Session:
         return user
 
     def start(self) -> None:
-        """All users are there: let a program that was launched begin, and the time."""
+        """All users are there: say what is waited for, and let a program that was launched begin, and the time."""
+        for note in self.target.awaited:
+            click.echo(f"shadowgraph: {note}", err=True)
         self.target.resume()
         if self._duration is not None:
             self._until = time.monotonic() + self._duration

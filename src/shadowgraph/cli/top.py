@@ -95,6 +95,7 @@ def _print(session: Session, table: LiveTable, options: dict[str, Any], output: 
         if options["as_json"]:
             content = table.object()
             if not goes_on:
+                session.leave()
                 remarks = [*table.remarks(), *session.remarks()]
                 content |= {"filtered": session.filtered, "end": session.ending or "iterations", "problems": remarks}
             write_json(output, content)

@@ -147,7 +147,8 @@ class Execs:
         return [
             *self._told.sentences(),
             *(
-                f"{functions}: no such function is in {enumerated(sorted(programs))}, which was executed"
+                f"{functions}: no such function is in {enumerated(sorted(programs))}, "
+                + ("which was executed" if len(programs) == 1 else "which were executed")
                 for functions, programs in self._silent.items()
             ),
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -29,6 +29,7 @@ from shadowgraph.live.exchanging import Switch, exchange
 from shadowgraph.live.handlers import Ops
 from shadowgraph.live.numbers import LiveNumbers, wanted
 from shadowgraph.live.quiescence import wait_until_left
+from shadowgraph.live.unmet import Unmet
 from shadowgraph.live.unused import leave_if_unused
 from shadowgraph.live.user import Place, Readings
 from shadowgraph.ops.asking import ask_when_loaded
@@ -45,10 +46,9 @@ from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.loaded_later import hook_in_child
 from shadowgraph.ops.processes import alone_with, runs
 from shadowgraph.ops.refusals import Refusals
-from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, refuse_place_in_use, unmatched
+from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, refuse_place_in_use
 from shadowgraph.ops.requests import request_hooks
 from shadowgraph.ops.selection import Rule, Selection
-from shadowgraph.ops.suggestions import near_modules
 from shadowgraph.ops.values import Capture
 from shadowgraph.stack.safe_place import SafePlace
 from shadowgraph.target.limits import lifted
@@ -63,7 +63,7 @@ class Hooking:
     """Hooks functions of a process. ``agent`` and ``registry`` are None until it has the agent.
 
     ``is_held`` says whether it stands at its entry, stopped by us; ``notes`` are remarks for the user;
-    ``refusals`` are functions that were wanted and cannot be hooked.
+    ``refusals`` are functions that were wanted and cannot be hooked, ``unmet`` patterns that nothing has matched.
     """
 
     can_follow = True  # libraries that are loaded later
@@ -78,6 +78,7 @@ class Hooking:
         self.registry: Registry | None = None
         self.notes: list[str] = [] if before is None else before.notes
         self.refusals: Refusals = Refusals() if before is None else before.refusals
+        self.unmet: Unmet = Unmet(self.known_modules) if before is None else before.unmet
         self._tick_base = 0 if before is None or before.registry is None else before.registry.tick_base
         self._mark = b""
         self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
@@ -116,6 +117,7 @@ class Hooking:
         process = EnteredProcess(pid, self.agent, "", hooks=self._hooks)
         what = (selection, Capture(), self.known_modules, LiveNumbers(self.registry))
         choices = hook_in_child(pid, process, *what, recorded=False)
+        self.unmet.met(selection)
         modules = read_modules(pid)
         by_place = {f"{choice.module.path} at {choice.module.base:#x}": choice for choice in choices}
         chosen = Chosen(modules, modules[0], (0, 0), by_place)  # nobody asks for its executable
@@ -143,6 +145,7 @@ class Hooking:
         memory = Memory(self.pid)
         try:
             chosen = self._choose_held(memory, selection)
+            self.unmet.met(selection)
             if must:
                 self._refuse_nothing(selection, chosen)
             if self.agent is None:
@@ -212,6 +215,7 @@ class Hooking:
         )
         judge = SafePlace(self.pid, self.known_modules)
         try:
+            self.unmet.met(selection)
             if must:
                 self._refuse_nothing(selection, attachment.chosen)
             refuse_place_in_use(selection, attachment.chosen, attachment.refused)
@@ -258,32 +262,21 @@ class Hooking:
             wanted += int(plan.hookable[rows].sum())
             for row in rows[~plan.hookable[rows]].tolist():
                 refused.add(choice, row, Reason(int(plan.reason[row])))
-        waiting = self._may_come(selection, chosen)
-        if not wanted and waiting:
-            return
-        if not wanted:
+        awaited = self._may_come(selection, chosen)
+        if not wanted and not awaited:
             raise UsageError(nothing_hooked(selection, self.known_modules, chosen.executable.path, refused))
-        self._note(unmatched(selection, self.known_modules, but=waiting))
+        self.unmet.add(selection, awaited)
 
     def _may_come(self, selection: Selection, chosen: Chosen) -> list[Rule]:
-        """The rules that want functions of a library that is not there yet; says so."""
+        """The rules that want functions of a library that is not there yet."""
         if not self.can_follow:
             return []
         loaded = [module.name for module in chosen.modules]
-        waiting = [
+        return [
             rule
             for rule in selection.rules
             if rule.include and rule.module is not None and not any(rule.module(name) for name in loaded)
         ]
-        self._note(
-            f"{rule.text}: no such library is loaded yet; it will be seen from its first call on"
-            + near_modules(rule, self.known_modules.all())
-            for rule in waiting
-        )
-        return waiting
-
-    def _note(self, notes: Iterable[str]) -> None:
-        self.notes += [note for note in notes if note not in self.notes]
 
     def _rejoin(self, *, in_use: bool) -> None:
         """Find the agent as it is now: others may have come, or begun anew since our last user went."""

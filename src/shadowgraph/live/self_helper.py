@@ -147,9 +147,9 @@ class _Service:
         return {"notes": self._take_notes()}, None
 
     def _take_notes(self) -> list[str]:
-        kept: list[str] = self._opened()._hooking.notes
-        notes = list(kept)
-        kept.clear()
+        hooking = self._opened()._hooking
+        notes = [*hooking.notes, *hooking.unmet.sentences(())]
+        hooking.notes.clear()
         return notes
 
 

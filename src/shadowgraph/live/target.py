@@ -107,7 +107,20 @@ class Target:
         """What there is to say besides, in sentences."""
         refusals = self._hooking.refusals
         refused = [refusals.sentence()] if refusals else []
-        return [*refused, *self._hooking.notes, *self._execs.remarks]
+        unmet = self._hooking.unmet.sentences(self._awaited)
+        return [*refused, *self._hooking.notes, *unmet, *self._execs.remarks]
+
+    @property
+    def awaited(self) -> list[str]:
+        """Those of the notes that are about libraries which are not there yet."""
+        return list(self._hooking.unmet.awaited(self._awaited))
+
+    @property
+    def _awaited(self) -> set[str]:
+        """The patterns of users, while something may come that they match."""
+        if self._closed or self.has_ended():
+            return set()
+        return {rule.text for user in list(self._users) for rule in user.selection.rules}
 
     @property
     def users(self) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import alone_with, end_told
 from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
 from shadowgraph.ops.refusals import Refusals
-from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unmatched, unused
+from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unused, why_unmatched
 from shadowgraph.ops.result import Result, end_of
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
@@ -432,7 +432,8 @@ class Recording:
         self.spool.append("clock", clock_pair(self.tick_base))
         for image in self.images:
             image.finish(self._now())
-        self.notes.say(*unmatched(self.selection, self.known_modules), *unused(self.capture, self.captured))
+        self.notes.say(*(why_unmatched(rule, self.known_modules) for rule in self.selection.unmatched))
+        self.notes.say(*unused(self.capture, self.captured))
         self.spool.append("metadata", {"build_ids": self.known_modules.build_ids()})
         status = self._exits.statuses.get(self.main_pid) if self._attached else self._status
         self.spool.append("end", end_of(self.spool, self._now(), status, stopped=self.stop))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from shadowgraph.agent.inject import AGENT_PATH, is_agent_path
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
@@ -14,7 +14,7 @@ from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.selection import Rule, Selection
-from shadowgraph.ops.suggestions import suggested
+from shadowgraph.ops.suggestions import near_modules, suggested
 from shadowgraph.ops.values import Capture
 from shadowgraph.target.modules import read_modules
 
@@ -24,8 +24,8 @@ __all__ = [
     "nothing_hooked",
     "refuse_agent",
     "refuse_place_in_use",
-    "unmatched",
     "unused",
+    "why_unmatched",
 ]
 
 # By which a user may mean the agent's two builds.
@@ -97,20 +97,16 @@ def is_runtime(library: str) -> bool:
     return _RUNTIMES.match(library) is not None
 
 
-def unmatched(selection: Selection, known_modules: KnownModules, *, but: Sequence[Rule] = ()) -> list[str]:
-    """A note for each rule that matched no function: what there was instead."""
-    rules = [rule for rule in selection.rules if rule.text not in selection.matched and rule not in but]
-    return [_why_unmatched(rule, known_modules) for rule in rules]
-
-
-def _why_unmatched(rule: Rule, known_modules: KnownModules) -> str:
+def why_unmatched(rule: Rule, known_modules: KnownModules) -> str:
+    """The sentence about a rule that matched no function: what there was instead."""
     if rule.include and rule.module is not None and rule.module(AGENT_PATH.name):
         return f"no function matched {rule.text}; Shadowgraph's own code is never traced"
     modules = {os.path.basename(known.path): known for known in known_modules.all() if not is_agent_path(known.path)}
     there = [known for name, known in modules.items() if rule.wants_module(name)]
     if not there:
         others = f" and {len(modules) - _MOST_NAMES:,} more" if len(modules) > _MOST_NAMES else ""
-        return f"no module matched {rule.module_text}; there were {', '.join(list(modules)[:_MOST_NAMES])}{others}"
+        there_were = f"there were {', '.join(list(modules)[:_MOST_NAMES])}{others}"
+        return f"no module matched {rule.module_text}; {there_were}{near_modules(rule, list(modules.values()))}"
     # Names that were not read to choose by are not read to give advice: the program has ended, and its user waits.
     read = [known for known in there if "functions" in vars(known)]
     few = sum(len(known.functions) for known in read) < _COMPARED_NAMES

@@ -72,6 +72,11 @@ class Selection:
             return "everything"
         return " ".join(("" if rule.include else "not ") + rule.text for rule in self.rules) or "the executable"
 
+    @property
+    def unmatched(self) -> list[Rule]:
+        """The rules that have matched no function so far."""
+        return [rule for rule in self.rules if rule.text not in self.matched]
+
     def names_modules(self) -> bool:
         """Whether functions of modules that are loaded later may be wanted."""
         return self.everything or any(rule.include and rule.module is not None for rule in self.rules)

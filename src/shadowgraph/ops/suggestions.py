@@ -49,7 +49,7 @@ def near_modules(rule: Rule, modules: Sequence[KnownModule]) -> str:
         for known in modules
         if wanted and (rule.wants_module(known.image.soname) or _name(known).startswith(wanted))
     ]
-    return f"; of what is loaded, {' or '.join(near[:_MOST_LIBRARIES])} may be meant" if near else ""
+    return f"; {' or '.join(near[:_MOST_LIBRARIES])} may be meant" if near else ""
 
 
 def _in_libraries(rule: Rule, modules: Sequence[KnownModule]) -> list[str]:
