@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from shadowgraph.target import ptrace
 from tests.attach.conftest import built
 from tests.support.attached import Running
 from tests.support.build import PROGRAMS, BuildError, compile_files, scratch_folder
-from tests.support.live import SHADOWGRAPH
+from tests.support.live import SHADOWGRAPH, until
 from tests.support.manners import Ended, run, usual_environment
 
 ATTACHING = [["count", "-f", "leaf"], ["hist", "-f", "leaf"], ["top"]]
@@ -45,6 +46,16 @@ def test_a_zombie(words: list[str]) -> None:
     child.wait()
     assert ended.sentence == f"process {child.pid} has ended already (it is a zombie waiting for its parent)"
     assert ended.status == 125
+
+
+@pytest.mark.parametrize("words", ALL, ids=_NAMES)
+def test_a_process_whose_first_thread_has_ended_is_no_zombie(words: list[str]) -> None:
+    code = "import ctypes, threading; threading.Thread(target=input).start(); print('ready', flush=True)"
+    with Running([sys.executable, "-c", f"{code}; ctypes.CDLL(None).pthread_exit(0)"]) as running:
+        until(lambda: Path(f"/proc/{running.pid}/stat").read_text().rpartition(") ")[2][0] == "Z")
+        ended = refused(*words, running.pid)
+        said = f"the first thread of process {running.pid} has ended before the others: nothing can be attached then"
+        assert (ended.sentence, ended.status) == (said, 125)
 
 
 @pytest.mark.parametrize("words", ATTACHING, ids=_NAMES[:3])

@@ -33,6 +33,14 @@ def test_what_goes_wrong_while_nothing_is_to_be_done_is_said_once_and_jobs_are_d
     assert [str(error) for error in said] == ["a look at a process that has gone wrong"]
 
 
+def test_what_is_to_be_done_after_the_end_of_the_thread_is_done_by_who_wants_it() -> None:
+    worker = Worker(lambda: None, 0.001)
+    worker.start()
+    assert worker.do(threading.current_thread) is not threading.current_thread()
+    worker.close()
+    assert worker.do(threading.current_thread) is threading.current_thread()
+
+
 def test_nothing_is_looked_at_of_a_target_before_all_of_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(Worker):
         def __init__(self, idle: Callable[[], None], pause: float) -> None:

@@ -22,6 +22,7 @@ from shadowgraph.ops.processes import alone_with, end_told, runs
 from shadowgraph.target import ptrace
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.modules import Module
+from shadowgraph.target.running import refuse_ended
 from shadowgraph.target.status import read_status
 
 __all__ = ["Detached", "Users", "detach_users", "read_users"]
@@ -117,8 +118,7 @@ def _find(pid: int) -> tuple[Memory, Module] | None:
         raise StartError(f"there is no process {pid}")
     if int(status.get("Tgid", pid)) != pid:
         raise StartError(f"{pid} is a thread of process {status['Tgid']}; name that")
-    if status.get("State", "")[:1] in ("Z", "X"):
-        raise StartError(f"process {pid} has ended already (it is a zombie waiting for its parent)")
+    refuse_ended(pid, status)
     try:
         module = find_agent(pid)
         if module is None:

@@ -18,7 +18,7 @@ from shadowgraph.live.program import Program
 from shadowgraph.live.rows import user_row
 from shadowgraph.live.user import User
 from shadowgraph.live.worker import Worker
-from shadowgraph.ops.processes import alone_with, end_told, runs, vet_alone
+from shadowgraph.ops.processes import alone_with, end_told, runs, sharers, vet_alone
 from shadowgraph.ops.reaping import reap
 from shadowgraph.ops.remarks import largest_library
 from shadowgraph.ops.selection import Selection
@@ -131,6 +131,8 @@ class Target:
         rows = [user_row(registry, slot) for slot in registry.slots()]
         if self._worker.do(self._has_executed):
             rows = [{**row, "state": "exec'ed"} for row in rows]
+        elif rows and self.has_ended() and not sharers(registry.arena.inode, 0):
+            rows = [{**row, "state": "ended"} for row in rows]
         return rows
 
     @property

@@ -25,6 +25,8 @@ class Worker:
         self._idle = idle
         self.pause = pause
         self._has_complained = False
+        self._taking = threading.Lock()  # held while a job is taken on
+        self._is_closed = False
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="shadowgraph", daemon=True)
 
@@ -33,12 +35,21 @@ class Worker:
         self._thread.start()
 
     def do(self, job: Callable[[], _Result]) -> _Result:
-        """Have a job done and wait for it; returns what it returns, raises what it raises."""
+        """Have a job done and wait for it; returns what it returns, raises what it raises.
+
+        When the thread has ended, its caller does it: nobody else is at work any more.
+        """
         if threading.current_thread() is self._thread:
             return job()
         done: Future[_Result] = Future()
-        self._jobs.put((job, done))
-        return done.result()
+        with self._taking:
+            is_closed = self._is_closed
+            if not is_closed:
+                self._jobs.put((job, done))
+        if not is_closed:
+            return done.result()
+        self._thread.join()
+        return job()
 
     def post(self, job: Callable[[], None]) -> None:
         """Have a job done some time; nobody waits for it."""
@@ -46,7 +57,9 @@ class Worker:
 
     def close(self) -> None:
         """End the thread when all jobs are done."""
-        self._jobs.put(None)
+        with self._taking:
+            self._is_closed = True
+            self._jobs.put(None)
         self._thread.join()
 
     def _look(self) -> None:

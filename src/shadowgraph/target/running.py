@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from shadowgraph.errors import StartError
 from shadowgraph.target.permission import may_trace, why_forbidden
 from shadowgraph.target.status import read_status
 from shadowgraph.target.vet import vet_process
 
-__all__ = ["vet_running"]
+__all__ = ["refuse_ended", "vet_running"]
 
 _PF_KTHREAD = 0x00200000  # include/linux/sched.h
 
@@ -24,10 +25,7 @@ def vet_running(pid: int) -> None:
         raise StartError(f"{pid} is a thread of process {group}; attach to that (--pid {group})")
     if pid == os.getpid():
         raise StartError(f"process {pid} is this very one; in Python, attach_self() traces the process that calls it")
-    if status.get("State", "")[:1] in ("Z", "X"):
-        if _threads(pid) < 2:
-            raise StartError(f"process {pid} has ended already (it is a zombie waiting for its parent)")
-        raise StartError(f"the first thread of process {pid} has ended before the others: nothing can be attached then")
+    refuse_ended(pid, status)
     if _flags(pid) & _PF_KTHREAD:
         raise StartError(f"process {pid} ({status.get('Name', '')}) is a thread of the kernel, not a program")
     tracer = int(status.get("TracerPid", 0))
@@ -41,6 +39,14 @@ def vet_running(pid: int) -> None:
         raise StartError(
             f"process {pid} is confined by a seccomp filter of its own, which might end it for a system call made in it"
         )
+
+
+def refuse_ended(pid: int, status: Mapping[str, str]) -> None:
+    """StartError if a process has ended, or its first thread, through which it is looked at."""
+    if status.get("State", "")[:1] in ("Z", "X"):
+        if _threads(pid) < 2:
+            raise StartError(f"process {pid} has ended already (it is a zombie waiting for its parent)")
+        raise StartError(f"the first thread of process {pid} has ended before the others: nothing can be attached then")
 
 
 def _threads(pid: int) -> int:
