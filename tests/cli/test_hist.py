@@ -107,8 +107,8 @@ def test_json_has_no_number_that_json_does_not_have() -> None:
     ended = floats([1e308, 1e308, -1e-310, math.nan, -math.inf], "--value", "fresult", "--json")
     (found,) = json.loads(ended.output, parse_constant=refuse)["functions"]
     assert (found["count"], found["nan"], found["plus_infinity"], found["minus_infinity"]) == (3, 1, 0, 1)
-    assert (found["mean"], found["max"]) == (None, 1e308)
-    assert found["buckets"] == [[-1.125 * 2.0**-128, 0.0, 1], [1.875 * 2.0**127, None, 2]]
+    assert (found["mean"], found["max"]) == ("Infinity", 1e308)
+    assert found["buckets"] == [[-1.125 * 2.0**-128, 0.0, 1], [1.875 * 2.0**127, "Infinity", 2]]
 
 
 def test_a_function_that_was_given_no_number_at_all_is_shown() -> None:

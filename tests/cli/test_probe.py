@@ -220,3 +220,27 @@ def test_a_mistake_in_the_condition_is_marked() -> None:
     ended = probed(*CODE, SILENT, "--when", "agr(0)", "--", program("live_values", "o2"))
     assert ended.errors == "shadowgraph: --when: 'agr' is not known; did you mean arg?\n    agr(0)\n    ^^^\n"
     assert (ended.output, ended.status) == ("", 2)
+
+
+NOT_FINITE = """
+int on_entry(struct sg_call *call)
+{
+    struct { double a, b; float c, d; } record = {__builtin_nan(""), -__builtin_inf(), __builtin_inff(), 1.5f};
+    sg_emit(call, &record, sizeof record);
+    return 0;
+}
+"""
+
+
+def test_what_is_no_finite_number_is_a_text_in_json_and_shown_bare() -> None:
+    def refuse(text: str) -> None:
+        raise AssertionError(text)
+
+    words = [*SHADOWGRAPH, "probe", "--code", NOT_FINITE, "--event", "a:f8,b:f8,c:f4,d:f4", "-f", "step"]
+    path = program("live_execs", "o2", "-pthread")
+    ended = run([*words, "--json", "--", path, "1"])
+    assert ended.status == 0, ended.errors
+    (event,) = [json.loads(line, parse_constant=refuse) for line in ended.lines if '"event"' in line]
+    assert event["event"] == {"a": "NaN", "b": "-Infinity", "c": "Infinity", "d": 1.5}
+    ended = run([*words, "--", path, "1"])
+    assert "  a=nan  b=-inf  c=inf  d=1.5" in ended.output

@@ -112,7 +112,7 @@ def _matching(listed: list[_Function], patterns: Sequence[str], path: str) -> li
 
 def _write_json(output: Output, module: str, listed: list[_Function], shown: list[_Function]) -> None:
     """Counts are those of ``listed``; ``shown`` are written, one a line."""
-    import json
+    from shadowgraph.view.json_text import json_text
 
     hookable = sum(not function.reason for function in listed)
     output.line(f'{{"total": {len(listed)}, "hookable": {hookable}, "functions": [')
@@ -125,7 +125,7 @@ def _write_json(output: Output, module: str, listed: list[_Function], shown: lis
             "hookable": not function.reason,
             "reason": function.reason or None,
         }
-        output.line(json.dumps(fields) + ("," if number + 1 < len(shown) else ""))
+        output.line(json_text(fields) + ("," if number + 1 < len(shown) else ""))
     output.line("]}")
 
 

@@ -132,14 +132,8 @@ def _key(one: Distribution, sort: str) -> float:
 
 def _record(one: Distribution, histogram: Histogram) -> dict[str, Any]:
     unit = "_ns" if histogram.value == "duration" else ""
-    summary = {name if name == "count" else name + unit: _finite(value) for name, value in one.summary.items()}
-    buckets = [[_finite(low), _finite(high), count] for low, high, count in histogram.buckets(one.function.label)]
-    return {**one.function.identity, **summary, "buckets": buckets}
-
-
-def _finite(value: float) -> float | None:
-    """None for what JSON has no number for: where the outermost buckets end, a sum that has left the doubles."""
-    return value if math.isfinite(value) else None
+    summary = {name if name == "count" else name + unit: value for name, value in one.summary.items()}
+    return {**one.function.identity, **summary, "buckets": histogram.buckets(one.function.label)}
 
 
 def _short(value: float) -> str:

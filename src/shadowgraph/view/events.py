@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +38,9 @@ def event_line(function: Function, content: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value for JSON: a text ends at its first zero byte, an infinity or NaN is written as one."""
+    """A value of a record: a text ends at its first zero byte."""
     if isinstance(value, bytes):
         return value.partition(b"\0")[0].decode(errors="backslashreplace")
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
     return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from shadowgraph.image.demangle import demangle_one
+from shadowgraph.view.json_text import json_text
 from shadowgraph.view.table import Column, lay_out
 from shadowgraph.view.terminal import Output
 from shadowgraph.view.units import count_of, format_count, format_time
@@ -62,7 +62,7 @@ class Function:
 
 def write_json(output: Output, content: dict[str, Any]) -> None:
     """One JSON object on one line."""
-    output.line(json.dumps(content, ensure_ascii=False))
+    output.line(json_text(content))
 
 
 def write_counts(output: Output, rows: Sequence[tuple[Function, int, float | None]], remark: str) -> None:

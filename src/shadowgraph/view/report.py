@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from shadowgraph.analysis.profile import Profile, ProfileRow
 from shadowgraph.trace.reader import Trace
+from shadowgraph.view.json_text import json_text
 from shadowgraph.view.loss import loss_lines
 from shadowgraph.view.names import Names
 from shadowgraph.view.table import Column, lay_out
@@ -107,7 +107,7 @@ def write_json(
     content |= trace.counters
     content |= {"end": trace.metadata.get("end", {}).get("reason"), "state": trace.metadata.get("state")}
     content["problems"] = trace.problems
-    output.line(json.dumps(content, indent=1, ensure_ascii=False))
+    output.line(json_text(content, indent=1))
 
 
 def write_csv(output: Output, profile: Profile, names: Names, rows: list[ProfileRow], *, lines: bool) -> None:
