@@ -86,11 +86,32 @@ def test_a_value_is_written_as_predicates_write_it(text: str) -> None:
     assert measured_value(text).code >= 0
 
 
+TRY = "is no value of a call; try duration, result, arg(0), i32(result), u8(arg(1)), fresult or farg(0)"
+
+
 @pytest.mark.parametrize(
-    "text", ["time", "arg(64)", "arg(-1)", "arg", "", "i32(duration)", "i7(result)", "i32(i8(result))"]
+    ("text", "sentence"),
+    [
+        *((text, f"{text}: {TRY}") for text in ("bogus", "arg(-1)", "arg", "i7(result)", "i32(i8(result))", "f32()")),
+        ("", f"'': {TRY}"),
+        (" ", f"' ': {TRY}"),
+        ("time", "time: is no value of a call; write duration"),
+        ("retval", "retval: is no value of a call; write result"),
+        ("arg0", "arg0: is no value of a call; write arg(0)"),
+        ("i32(arg1)", "i32(arg1): is no value of a call; write i32(arg(1))"),
+        ("ARG[2]", "ARG[2]: is no value of a call; write arg(2)"),
+        ("f32(farg1)", "f32(farg1): is no value of a call; write f32(farg(1))"),
+        ("arg(64)", "arg(64): whole-number arguments are arg(0) to arg(63)"),
+        ("farg(8)", "farg(8): floating-point arguments are farg(0) to farg(7)"),
+        ("i32(duration)", "i32(duration): i32() is for result and arg(n)"),
+        ("u8(fresult)", "u8(fresult): u8() is for result and arg(n)"),
+        ("u8(farg1)", "u8(farg1): u8() is for result and arg(n)"),
+        ("f32(result)", "f32(result): f32() is for fresult and farg(n)"),
+        ("f64(arg1)", "f64(arg1): f64() is for fresult and farg(n)"),
+        ("f32(duration)", "f32(duration): f32() is for fresult and farg(n)"),
+    ],
 )
-def test_a_value_that_no_call_has(text: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"is no value of a call; it is duration, result, or arg\(0\) to arg\(63\), and"
-    ):
+def test_of_a_value_that_no_call_has_it_is_said_what_is_wrong(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as error:
         measured_value(text)
+    assert str(error.value) == sentence

@@ -15,10 +15,8 @@ _ARGUMENT = re.compile(r"\s*(f?)arg\s*\(\s*(\d{1,4})\s*\)\s*", re.ASCII)
 _CASTS = {f"{sign}{bits}": (sign == "u", bits) for sign in "iu" for bits in (8, 16, 32, 64)}
 _FLOAT_ARGUMENTS = 8  # xmm0 to xmm7, by the ABI
 _FLOATS = {"f32": 32, "f64": 64}
-_WHAT = (
-    "it is duration, result, or arg(0) to arg(63), and of a narrow type i32(result), u8(arg(1)) and the like; "
-    "fresult, or farg(0) to farg(7), and of the type float f32(fresult), f32(farg(0))"
-)
+_OTHER_WORDS = {"ret": "result", "retval": "result", "return": "result", "time": "duration", "latency": "duration"}
+_BARE_ARGUMENT = re.compile(r"(f?arg)\W?(\d{1,4})\W?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +63,29 @@ def measured_value(text: str) -> MeasuredValue:
         if (not cast or cast & layout.VALUE_FLOAT) and number < _FLOAT_ARGUMENTS:
             source = layout.VALUE_ARGUMENT + number if argument else layout.VALUE_RESULT
             return MeasuredValue(source | cast | layout.VALUE_FLOAT)
-    elif cast & layout.VALUE_FLOAT:
-        raise UsageError(f"{text}: {called[1] if called else ''}() is for farg(n) and fresult; {_WHAT}")
-    if word == "duration" and not cast:
-        return MeasuredValue(layout.VALUE_DURATION)
-    if word == "result":
-        return MeasuredValue(layout.VALUE_RESULT | cast)
-    if argument and not argument[1] and int(argument[2]) < layout.PREDICATE_ARGUMENTS:
-        return MeasuredValue(layout.VALUE_ARGUMENT + int(argument[2]) | cast)
-    raise UsageError(f"{text}: is no value of a call; {_WHAT}")
+    elif not cast & layout.VALUE_FLOAT:
+        if word == "duration" and not cast:
+            return MeasuredValue(layout.VALUE_DURATION)
+        if word == "result":
+            return MeasuredValue(layout.VALUE_RESULT | cast)
+        if argument and not argument[1] and int(argument[2]) < layout.PREDICATE_ARGUMENTS:
+            return MeasuredValue(layout.VALUE_ARGUMENT + int(argument[2]) | cast)
+    raise UsageError(f"{text.strip() or repr(text)}: {_mistake(word, called[1] if called and cast else '')}")
+
+
+def _mistake(word: str, cast: str) -> str:
+    """What is wrong with a value, ``word`` in a ``cast`` or none."""
+    argument = _ARGUMENT.fullmatch(word)
+    if argument and int(argument[2]) >= (_FLOAT_ARGUMENTS if argument[1] else layout.PREDICATE_ARGUMENTS):
+        if argument[1]:
+            return f"floating-point arguments are farg(0) to farg({_FLOAT_ARGUMENTS - 1})"
+        return f"whole-number arguments are arg(0) to arg({layout.PREDICATE_ARGUMENTS - 1})"
+    bare = _BARE_ARGUMENT.fullmatch(word.lower())
+    meant = f"{bare[1]}({bare[2]})" if bare else _OTHER_WORDS.get(word.lower(), "")
+    if cast and (meant or word in ("result", "fresult", "duration")):
+        kind = (meant or word)[0]
+        if (cast in _FLOATS) != (kind == "f") or kind == "d":
+            return f"{cast}() is for fresult and farg(n)" if cast in _FLOATS else f"{cast}() is for result and arg(n)"
+    if meant:
+        return f"is no value of a call; write {f'{cast}({meant})' if cast else meant}"
+    return "is no value of a call; try duration, result, arg(0), i32(result), u8(arg(1)), fresult or farg(0)"
