@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 from shadowgraph import live
 from tests.attach.conftest import built
 from tests.support.attached import Running
 from tests.support.live import SHADOWGRAPH, started, until, wait_for_users
-from tests.support.manners import run
+from tests.support.manners import run, usual_environment
 from tests.support.terminal import OnTerminal
 
 
@@ -36,6 +38,25 @@ def test_users_of_several_controllers_in_the_order_of_their_registration() -> No
         other.communicate()
         until(lambda: "left behind" in run([*SHADOWGRAPH, "users", str(running.pid)]).output or len(target.users) == 2)
         assert [user["name"] for user in target.users if user["state"] != "left behind"] == ["mine", "at rest"]
+
+
+def test_a_long_command_line_of_a_controller_is_cut() -> None:
+    with Running([built("attach_busy"), "1"]) as running:
+        code = "import sys, time; from shadowgraph import live; target = live.attach(int(sys.argv[1]))\n"
+        code += "target.register(live.Counter(['leaf'])); print('on', flush=True); time.sleep(1000)" + "\n# words" * 100
+        controller = [sys.executable, "-c", code, str(running.pid)]
+        with subprocess.Popen(controller, env=usual_environment(), stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None and process.stdout.readline() == "on\n"
+                row = run([*SHADOWGRAPH, "users", str(running.pid)]).lines[1]
+                assert "import sys" in row and "…" in row and row.endswith(f"# words' {running.pid})")
+                assert len(row) < 250
+                (user,) = json.loads(run([*SHADOWGRAPH, "users", "--json", str(running.pid)]).output)["users"]
+                assert user["command"].count("# words") == 100
+                ended = run([*SHADOWGRAPH, "detach", str(running.pid)])
+                assert len(ended.lines[0]) < 250
+            finally:
+                process.kill()
 
 
 def test_a_narrow_terminal_is_told_what_it_has_no_room_for() -> None:

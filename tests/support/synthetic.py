@@ -119,6 +119,7 @@ class Recording:
     end: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     finished: bool = True
+    command: str = "simulated"
 
     def end_tick(self) -> int:
         """When the recording ended."""
@@ -164,7 +165,7 @@ class Recording:
         writer.append(
             "processes",
             [
-                {"process": pid - 100, "pid": pid, "parent": 1, "command": "simulated"}
+                {"process": pid - 100, "pid": pid, "parent": 1, "command": self.command}
                 for pid in sorted({*pids.values()})
             ],
         )

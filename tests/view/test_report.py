@@ -127,6 +127,22 @@ def test_groupings(folder: Path) -> None:
     assert run("report", folder, "--by", "thread").lines[1].endswith("main-200")
 
 
+LONG = "python3 -c '" + "\n".join(f"value_{number} = {number}" for number in range(100)) + "' last"
+
+
+def test_a_long_command_line_is_one_short_line_of_the_table_and_whole_elsewhere(tmp_path: Path) -> None:
+    path = Recording({0: [Call(0, 0, 100, 1)]}, command=LONG).write(tmp_path / "a.sgt")
+    convert(path)
+    title, line = run("report", path, "--by", "process").lines
+    assert line[title.index("Process") :].startswith(r"python3 -c 'value_0 = 0\nvalue_1 = 1\n")
+    assert line.endswith("value_99 = 99' last (pid 100)") and "…" in line
+    assert len(line) - title.index("Process") < 120
+    (row,) = json.loads(run("report", path, "--by", "process", "--json").output)["processes"]
+    assert row["command"] == LONG
+    (found,) = csv.DictReader(run("report", path, "--by", "process", "--csv").output.splitlines(keepends=True))
+    assert found["command"] == LONG
+
+
 def test_raw_names_are_those_of_the_file(folder: Path) -> None:
     assert "_ZN4Tree4walkEv" in run("report", folder, "--raw-names").output
 

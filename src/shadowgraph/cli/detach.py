@@ -41,5 +41,7 @@ def command(pid: int, user: str | None) -> None:
 
 
 def _owner(row: dict[str, Any]) -> str:
-    state = "which has ended" if row["state"] == "left behind" else row["command"]
+    from shadowgraph.view.table import short_command
+
+    state = "which has ended" if row["state"] == "left behind" else short_command(row["command"])
     return f"of process {row['controller']}: {state}"

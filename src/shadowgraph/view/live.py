@@ -10,7 +10,7 @@ from typing import Any
 
 from shadowgraph.image.demangle import demangle_one
 from shadowgraph.view.json_text import json_text
-from shadowgraph.view.table import Column, lay_out
+from shadowgraph.view.table import Column, lay_out, short_command
 from shadowgraph.view.terminal import Output
 from shadowgraph.view.units import count_of, format_count, format_time
 
@@ -96,7 +96,7 @@ def write_users(output: Output, rows: Sequence[dict[str, Any]], remark: str = ""
     counts = ("Functions", "Missed", "Dropped", "Filtered", "Unwound")
     columns += [Column(title, [format_count(row[title.lower()]) for row in rows], 1) for title in counts]
     columns.append(Column("Controller", [str(row["controller"]) for row in rows]))
-    commands = [f" ({row['command']})" if row["command"] else "" for row in rows]
+    commands = [f" ({short_command(row['command'])})" if row["command"] else "" for row in rows]
     last = [f"{row['filter']}{command}" for row, command in zip(rows, commands, strict=True)]
     _write_table(output, columns, last, remark, "Filter (command)")
 

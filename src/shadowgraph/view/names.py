@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from shadowgraph.trace.reader import Trace
+from shadowgraph.view.table import short_command
 
 __all__ = ["Names"]
 
@@ -118,9 +119,9 @@ class Names:
         return self._processes.get(process, ("", 0))
 
     def process_label(self, process: int) -> str:
-        """The command line, and the pid set apart from its last word."""
+        """The command line, if it is not too long, and the pid set apart from its last word."""
         command, pid = self.process(process)
-        return f"{command or 'process'} (pid {pid})"
+        return f"{short_command(command) or 'process'} (pid {pid})"
 
 
 def _demangled(names: list[str]) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Column", "lay_out"]
+__all__ = ["Column", "cut", "lay_out", "short_command"]
 
 GAP = "  "
 _NARROWEST_NAME = 24
+_LONGEST_COMMAND = 100
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,15 @@ def cut(text: str, room: int | None) -> str:
         return text
     head = (room - 1) * 2 // 3
     return text[:head] + "…" + text[len(text) - (room - 1 - head) :]
+
+
+def short_command(text: str) -> str:
+    """A command line for a line of text: what would break the line is escaped, and the middle of a long one left out.
+
+    Programs that carry their sources in their arguments have some of thousands of characters.
+    """
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return cut(shown, _LONGEST_COMMAND)
 
 
 def _total(columns: Sequence[Column]) -> int:
