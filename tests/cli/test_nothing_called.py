@@ -36,16 +36,24 @@ def test_count_and_hist_say_so_and_where_to_look_if_all_of_the_executable_was_me
     with Running(["sh", "-c", "echo ready; exec sleep 1000"]) as running:
         until(lambda: Path(f"/proc/{running.pid}/exe").resolve().name == "sleep")
         place = [str(running.pid), "--for", "100ms"]
+        idle = ": the process waits, it has not run meanwhile"
         where = "; most code of its libraries is in libc.so.6 (-f 'libc.so.6!*')"
         for words, said in (
-            (["count", "-f", "*"], f"none of these was called{where}"),
-            (["count", "-f", "libc.so.6!read"], "none of these was called"),
-            (["hist", "-f", "*"], f"no call of these has ended meanwhile{where}"),
-            (["hist", "-f", "libc.so.6!read"], "no call of these has ended meanwhile"),
+            (["count", "-f", "*"], f"none of these was called{idle}{where}"),
+            (["count", "-f", "libc.so.6!read"], f"none of these was called{idle}"),
+            (["hist", "-f", "*"], f"no call of these has ended meanwhile{idle}{where}"),
+            (["hist", "-f", "libc.so.6!read"], f"no call of these has ended meanwhile{idle}"),
         ):
             ended = run([*SHADOWGRAPH, *words, *place])
-            assert (ended.status, ended.lines[-1]) == (0, said)
+            assert (ended.status, ended.lines[-1].replace("it has hardly", "it has not")) == (0, said)
             assert all("could not be hooked" in line for line in ended.errors.splitlines())
+        table = run([*SHADOWGRAPH, "top", "-f", "libc.so.6!read", "--iterations", "1", "-p", str(running.pid)]).lines
+        assert table[-1].replace("it has hardly", "it has not") == f"(no call of these has ended so far{idle})"
+        words = ["probe", "-f", "libc.so.6!read", "--code", "int on_entry(struct sg_call *call) { return !call; }"]
+        said = run([*SHADOWGRAPH, *words, *place]).errors
+        assert said.replace("it has hardly", "it has not").endswith(f"{idle}\n")
     with Running([built("attach_busy"), "1"]) as running:
+        ended = run([*SHADOWGRAPH, "count", "-f", "main", "-p", str(running.pid), "--for", "1s"])
+        assert "none of these was called" in ended.output and "waits" not in ended.output
         ended = run([*SHADOWGRAPH, "count", "-f", "*", "-p", str(running.pid), "--for", "1s"])
         assert "none of these" not in ended.output

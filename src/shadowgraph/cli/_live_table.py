@@ -123,15 +123,29 @@ class LiveTable:
         """What there is to say of the choice of functions."""
         from shadowgraph.view.units import count_of
 
-        said, left_out = [], self._totals.left_out
+        said, left_out = self._nothing(), self._totals.left_out
         if left_out:
             said.append(f"{count_of(left_out, 'function')}, the shortest, left out: there are too many; -f chooses")
         if self._library:
             how = "follows" if self._library_follows else "is shown, too"
             said.append(f"none of the executable's few functions was called: {self._library} {how}")
-        elif self._rows and self._is_silent():
+        elif self._rows and self._is_silent() and self._means_all:
             said.append(self._elsewhere())
         return said
+
+    @property
+    def _means_all(self) -> bool:
+        """Whether all of the executable was meant."""
+        functions = self._options["functions"]
+        return not functions or "*" in functions
+
+    def _nothing(self) -> list[str]:
+        """What there is to say of a table without a line: that it is to be so, and why."""
+        if self._library_follows or not self._rows or any(row["calls"] for _, row in self._rows):
+            return self._session.target.awaited
+        idle = self._session.idle
+        said = "no call of these has ended so far" + (f": {idle}" if idle else "")
+        return [said, *self._session.target.awaited]
 
     def _elsewhere(self) -> str:
         """What to say when nothing that was chosen is called: where else most of the program's code is."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shadowgraph.cli._idleness import Idleness
 from shadowgraph.cli._once import WHEN_TWICE, once
 from shadowgraph.cli._pid import Pid, processes_named
 from shadowgraph.errors import ShadowgraphError, UsageError
@@ -145,6 +146,8 @@ class Session:
         self._has_left = False
         self._saved: dict[int, Any] = {}
         self._users: list[User] = []
+        self._idleness: Idleness | None = None
+        self._idle: str | None = None
         self.ending = ""
         self.status = 0
 
@@ -205,6 +208,8 @@ class Session:
         for note in self.target.awaited:
             click.echo(f"shadowgraph: {note}", err=True)
         self.target.resume()
+        if self._pid is not None:
+            self._idleness = Idleness(self._pid)
         if self._duration is not None:
             self._until = time.monotonic() + self._duration
 
@@ -223,6 +228,7 @@ class Session:
 
     def leave(self) -> None:
         """Take our users off. A program that was launched runs on, and Ctrl-C is its own from now on."""
+        self._idle = self.idle
         self._has_left = True
         self.target.close()
 
@@ -246,6 +252,8 @@ class Session:
                 self.ending = "time"
             elif self._users and not any(user.is_registered for user in self._users):
                 self.ending = "detached"
+            if self.ending:
+                self._idle = self.idle
         return bool(self.ending)
 
     def remarks(self) -> list[str]:
@@ -279,6 +287,13 @@ class Session:
             return self.target.largest_library
         except OSError:
             return ""  # the process has ended
+
+    @property
+    def idle(self) -> str:
+        """What there is to say of a process that has hardly run until now, or until the end of the session; or ""."""
+        if self._idle is not None or self._idleness is None:
+            return self._idle or ""
+        return self._idleness.sentence()
 
     def where_else(self, functions: Sequence[str]) -> str:
         """Where else to look if all of the executable was meant, and nothing of it is called; the end of a sentence."""

@@ -112,7 +112,9 @@ class _Counts:
             left_out = self._left_out(len(rows) - len(shown), len(counts) - len(rows))
             if not any(counts.values()):
                 when = " so far" if end is None else ""
-                left_out.append(f"none of these was called{when}{self._session.where_else(options['functions'])}")
+                idle = f": {self._session.idle}" if self._session.idle else ""
+                where = self._session.where_else(options["functions"])
+                left_out.append(f"none of these was called{when}{idle}{where}")
             write_counts(self._output, lines, "\n".join(left_out))
         self._before, self._last = counts, now
         self._tables += 1

@@ -103,7 +103,8 @@ def _write(output: Output, histogram: Histogram, session: Session, options: dict
         if silent:
             output.line(f"{count_of(silent, 'function')} without a call left out")
         if not found:
-            output.line(f"no call of these has ended meanwhile{session.where_else(options['functions'])}")
+            idle = f": {session.idle}" if session.idle else ""
+            output.line(f"no call of these has ended meanwhile{idle}{session.where_else(options['functions'])}")
     output.flush()
 
 

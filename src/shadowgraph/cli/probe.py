@@ -209,6 +209,7 @@ class _Events:
             write_json(self._output, {**head, "end": session.ending, "problems": remarks})
         else:
             said = f"{count_of(self._count, 'event')} in {seconds:.1f} s"
+            said += f": {session.idle}" if not self._count and session.idle else ""
             said += f"; {count_of(ops.filtered, 'call')} left out by --when" if self._options["when"] else ""
             click.echo(f"shadowgraph: {said}", err=True)
         self._output.flush()
