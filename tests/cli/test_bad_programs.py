@@ -112,6 +112,9 @@ def test_a_static_program_is_refused(flag: str, tmp_path: Path) -> None:
     except BuildError:
         pytest.skip(f"the C library has no files for {flag}")
     assert refused([str(path)], folder=tmp_path).startswith(f"{path}: is statically linked; only dynamically linked")
+    executable(tmp_path / "it", f"#!{path}\n")
+    said = f"{tmp_path}/it is a script for {path}, which cannot be traced: is statically linked; only"
+    assert refused([str(tmp_path / "it")], folder=tmp_path).startswith(said)
 
 
 def setid_program(bit: int) -> str:

@@ -79,6 +79,7 @@ class Hooking:
         self.notes: list[str] = [] if before is None else before.notes
         self.refusals: Refusals = Refusals() if before is None else before.refusals
         self.unmet: Unmet = Unmet(self.known_modules) if before is None else before.unmet
+        self.script = ""  # that the program interprets, if it was started for that
         self._tick_base = 0 if before is None or before.registry is None else before.registry.tick_base
         self._mark = b""
         self._resolved: dict[int, int] = {}  # indirect functions of the program; a thread that waits is not to be asked
@@ -148,6 +149,8 @@ class Hooking:
             self.unmet.met(selection)
             if must:
                 self._refuse_nothing(selection, chosen)
+            else:
+                self.unmet.expect(selection)
             if self.agent is None:
                 settings = complete(_without_rings(), chosen, self.known_modules, selection)
                 settings = replace(settings, ask_when_loaded=0, tick_base=self._tick_base)
@@ -218,6 +221,8 @@ class Hooking:
             self.unmet.met(selection)
             if must:
                 self._refuse_nothing(selection, attachment.chosen)
+            else:
+                self.unmet.expect(selection)
             refuse_place_in_use(selection, attachment.chosen, attachment.refused)
             process = attachment.carry_out(judge)
             if self.agent is None:
@@ -264,7 +269,9 @@ class Hooking:
                 refused.add(choice, row, Reason(int(plan.reason[row])))
         awaited = self._may_come(selection, chosen)
         if not wanted and not awaited:
-            raise UsageError(nothing_hooked(selection, self.known_modules, chosen.executable.path, refused))
+            raise UsageError(
+                nothing_hooked(selection, self.known_modules, chosen.executable.path, refused, self.script)
+            )
         self.unmet.add(selection, awaited)
 
     def _may_come(self, selection: Selection, chosen: Chosen) -> list[Rule]:

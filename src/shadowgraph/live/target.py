@@ -18,13 +18,14 @@ from shadowgraph.live.program import Program
 from shadowgraph.live.rows import user_row
 from shadowgraph.live.user import User
 from shadowgraph.live.worker import Worker
+from shadowgraph.ops.execs import only_executes
 from shadowgraph.ops.processes import alone_with, end_told, runs, sharers, vet_alone
 from shadowgraph.ops.reaping import reap
 from shadowgraph.ops.remarks import largest_library
 from shadowgraph.ops.selection import Selection
 from shadowgraph.target import launch as launching
 from shadowgraph.target import ptrace
-from shadowgraph.target.vet import vet_program
+from shadowgraph.target.vet import interpreter_of_script, vet_program
 
 __all__ = ["Target"]
 
@@ -222,6 +223,7 @@ class Target:
     def _launch(self, command: Sequence[str]) -> int:
         path = launching.find_program(command[0])
         vet_program(path)
+        self._hooking.script = path if interpreter_of_script(path) else ""
         pid = launching.launch(path, list(command))
         try:
             with ptrace.dying_with_us(pid):
@@ -303,7 +305,11 @@ class Target:
         selection = user.selection
         self._see_through()
         if self._held_until is not None:
-            self._program.add(user, user, self._program.find(user, selection))
+            path = os.readlink(f"/proc/{self.pid}/exe")
+            must = not (self._hooking.follow and only_executes(path))
+            self._program.add(user, user, self._program.find(user, selection, must=must))
+            if not must and not user.place.labels:
+                self._execs.silent(selection.text, path)
             self._hold()
         else:
             with alone_with(self.pid), end_told(self.pid):

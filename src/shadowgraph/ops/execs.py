@@ -13,7 +13,16 @@ from shadowgraph.ops.processes import filters_of
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.rights import WITHOUT_RIGHTS, rights_gained
 
-__all__ = ["refuse_confined", "refuse_rights"]
+__all__ = ["only_executes", "refuse_confined", "refuse_rights"]
+
+_ONLY_EXECUTE = frozenset(
+    ("chrt", "env", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf", "taskset", "time", "timeout", "xargs")
+)
+
+
+def only_executes(program: str) -> bool:
+    """Whether a program is there to execute another one, as `env` is that begins most scripts: that one is meant."""
+    return os.path.basename(program) in _ONLY_EXECUTE
 
 
 def refuse_confined(pid: int) -> None:

@@ -20,7 +20,7 @@ from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import enter
-from shadowgraph.ops.execs import refuse_confined, refuse_rights
+from shadowgraph.ops.execs import only_executes, refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.handover import Entrance, asked_besides, hand_over, not_entered
 from shadowgraph.ops.known_modules import KnownModules
@@ -36,7 +36,7 @@ from shadowgraph.ops.values import Capture
 from shadowgraph.target import launch, ptrace
 from shadowgraph.target.exits import ExitWatch
 from shadowgraph.target.stopping import let_go_of_late
-from shadowgraph.target.vet import vet_process
+from shadowgraph.target.vet import interpreter_of_script, vet_process
 from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
 
@@ -84,6 +84,7 @@ class Recording:
         self._execs: PendingExecs[EnteredImage] = PendingExecs()
         self._gone: dict[int, int] = {}  # wait status by pid, of those that we have waited for
         self._pulse = threading.Event()
+        self._script = ""
         self.main_pid = 0
         self._status: int | None = None
         self._attached = False
@@ -101,6 +102,7 @@ class Recording:
         seconds: float | None = None,
     ) -> Result:
         """Start the program, record until it and all it started have ended or the time is over, and say how it went."""
+        self._script = path if interpreter_of_script(path) else ""
         pid = self.main_pid = launch.launch(path, arguments, environment)
         self.spool.append("clock", clock_pair(self.tick_base))
         try:
@@ -229,8 +231,9 @@ class Recording:
             refuse_agent(self.selection, pid)
         what = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
         process = enter(pid, *what, follow=self.follow)
-        if first and process.hooked == 0 and not self._may_come():
-            raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused)
+        comes = self._may_come() or (self.follow and only_executes(process.program))
+        if first and process.hooked == 0 and not comes:
+            raise nothing_hooked(self.selection, self.known_modules, process.program, process.refused, self._script)
         self._add(process, self.ids)
         process.began = read_ticks()  # all that took a while, and nothing has been called in it
         if former is not None:

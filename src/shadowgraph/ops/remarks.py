@@ -47,20 +47,24 @@ def refuse_agent(selection: Selection, pid: int) -> None:
 
 
 def nothing_hooked(
-    selection: Selection, known_modules: KnownModules, program: str, refused: Refusals
+    selection: Selection, known_modules: KnownModules, program: str, refused: Refusals, script: str = ""
 ) -> ShadowgraphError:
-    """Why no function of a program is left to be hooked: a pattern that means nothing, or what cannot be."""
+    """Why no function of a program is left to be hooked: a pattern that means nothing, or what cannot be.
+
+    ``script`` is what the user has named, if the program but interprets it.
+    """
+    named = f"{script} is a script for {program}" if script else program
     wanted = [rule.text for rule in selection.rules if rule.include]
     if wanted and not selection.matched & set(wanted):
         theirs = [known for known in known_modules.all() if not is_agent_path(known.path)]
         rules = [rule for rule in selection.rules if rule.include]
         where = [known for known in theirs if any(rule.wants_module(os.path.basename(known.path)) for rule in rules)]
-        return UsageError(f"{program}: no function matches {', '.join(wanted)}{suggested(rules, where)}")
+        return UsageError(f"{named}: no function matches {', '.join(wanted)}{suggested(rules, where)}")
     which = f"that match {', '.join(wanted)}" if wanted else "chosen"
     why = refused.foremost
     reason = SENTENCES[why] if why is not None else "none is left"
     return StartError(
-        f"{program}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
+        f"{named}: the functions {which} cannot be hooked: {reason}; see `shadowgraph functions {program}`"
     )
 
 

@@ -42,7 +42,10 @@ def vet_program(path: str) -> Image:
             advice = "" if program != path else f"; name its interpreter first (sh {path})"
             raise StartError(_for_script(path, program, reason + advice)) from None
         raise StartError(_for_script(path, program, str(error).rstrip("."))) from None
-    _refuse_static(image, program)
+    try:
+        _refuse_static(image, program)
+    except StartError as error:
+        raise StartError(_for_script(path, program, str(error), "traced")) from None
     return image
 
 
@@ -79,5 +82,10 @@ def _refuse_static(image: Image, path: str) -> None:
         raise StartError(f"{path}: is statically linked; only dynamically linked programs can be traced so far")
 
 
-def _for_script(path: str, program: str, reason: str) -> str:
-    return reason if program == path else f"{path} is a script for {program}, which cannot be run: {reason}"
+def _for_script(path: str, program: str, reason: str, what: str = "run") -> str:
+    reason = reason.removeprefix(f"{program}: ")
+    return (
+        f"{program}: {reason}"
+        if program == path
+        else f"{path} is a script for {program}, which cannot be {what}: {reason}"
+    )
