@@ -87,7 +87,7 @@ def test_results_may_be_read_by_other_threads_while_programs_come_and_go() -> No
             assert now >= last
             last = now
             assert (counter.missed, histogram.missed, ops.dropped) == (0, 0, 0)
-            assert {row["state"] for row in target.users} == {"on"}
+            assert {row["state"] for row in target.users} <= {"on", "ended"}  # it may just have ended
         reader.join()
     calls = 5 * rounds + 1
     assert counter.counts() == {STEP: calls}

@@ -53,7 +53,7 @@ def test_a_faulting_handler_is_switched_off_and_the_program_goes_on(
         states = {user["name"]: user["state"] for user in target.users}
     assert capfd.readouterr().out.splitlines() == [f"{_ROUNDS * (_ROUNDS - 1)} {_ROUNDS // 1000}", "OK"]
     assert counter.counts() == {f"{path.name}!work": _ROUNDS}
-    assert states == {"counter": "on", "ops": "faulted", "harmless": "on"}
+    assert states == {"counter": "ended", "ops": "faulted", "harmless": "ended"}
     assert faulting.fault.startswith(f"signal {int(number)} at address")
     assert harmless.fault == ""
 

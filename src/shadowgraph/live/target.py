@@ -133,7 +133,7 @@ class Target:
         if self._worker.do(self._has_executed):
             rows = [{**row, "state": "exec'ed"} for row in rows]
         elif rows and self.has_ended() and not sharers(registry.arena.inode, 0):
-            rows = [{**row, "state": "ended"} for row in rows]
+            rows = [row if row["state"] == "faulted" else {**row, "state": "ended"} for row in rows]
         return rows
 
     @property
