@@ -128,6 +128,22 @@ def test_a_function_is_named_as_report_prints_it_or_as_record_takes_it(
     assert lines[2].split()[3] == str(calls)
 
 
+def test_several_functions_may_be_chosen_as_in_the_other_views(two_modules: Path, tmp_path: Path) -> None:
+    both = run("graph", two_modules, "-f", "opens", "--function", "libc.so*!open").lines
+    assert both == run("graph", two_modules, "libc*!op*").lines
+    assert both[0] == "Who calls open [libc.so.6], opens [libc.so.6]"
+    assert run("graph", two_modules, "opens", "-f", "libc.so*!open").lines == both
+    assert run("graph", "-f", "main", two_modules).lines == run("graph", two_modules, "main").lines
+    assert "'opne'; the nearest names are open" in run("graph", two_modules, "-f", "main", "-f", "opne").error
+
+
+def test_of_many_functions_the_title_has_the_first(tmp_path: Path) -> None:
+    calls = [Call(10 * number, 0, 5, number) for number in range(1, 9)]
+    path = Recording({0: calls}).write(tmp_path / "a.sgt")
+    convert(path)
+    assert run("graph", path, "f*").lines[0] == "Who calls f1, f2, f3, f4, f5 and 3 more"
+
+
 def test_what_report_prints_can_be_given_to_graph(two_modules: Path) -> None:
     for line in run("report", two_modules).lines[1:]:
         label = line.split("  ")[-1].strip()

@@ -18,6 +18,7 @@ import click
 
 from shadowgraph.cli._idleness import Idleness
 from shadowgraph.cli._once import WHEN_TWICE, once
+from shadowgraph.cli._patterns import patterns_option
 from shadowgraph.cli._pid import Pid, processes_named
 from shadowgraph.errors import ShadowgraphError, UsageError
 
@@ -59,14 +60,7 @@ def when_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def functions_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add -f."""
-    return click.option(
-        "-f",
-        "--function",
-        "functions",
-        multiple=True,
-        metavar="PATTERN",
-        help="These functions: a glob, re:…, or module!pattern.",
-    )(command)
+    return patterns_option("These functions: a glob, re:…, or module!pattern.", "functions")(command)
 
 
 def follow_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shadowgraph.cli._patterns import patterns_option
+
 if TYPE_CHECKING:
     from shadowgraph.image import FunctionTable, Image
     from shadowgraph.patch import ModulePlan
@@ -29,14 +31,7 @@ class _Function:
 
 @click.command("functions")
 @click.argument("program")
-@click.option(
-    "-f",
-    "--function",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only functions that match: a glob, or re: and a regular expression. May be repeated.",
-)
+@patterns_option("Only functions that match: a glob, or re: and a regular expression.")
 @click.option("--refused", is_flag=True, help="Only functions that cannot be hooked.")
 @click.option("--raw-names", is_flag=True, help="Show names as they are in the file, not demangled.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

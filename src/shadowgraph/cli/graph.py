@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from shadowgraph.cli._patterns import patterns_option
 from shadowgraph.cli._trace_argument import name_options, open_named, trace_argument
 
 __all__ = ["command"]
@@ -17,6 +18,7 @@ _DEPTH = 64
 @click.command("graph")
 @trace_argument
 @click.argument("function", required=False, metavar="[FUNCTION]")
+@patterns_option("Show who calls these functions and what they call, as FUNCTION does for one")
 @click.option(
     "--depth", type=click.IntRange(min=1), default=_DEPTH, show_default=True, metavar="N", help="Show N levels."
 )
@@ -29,12 +31,19 @@ _DEPTH = 64
 )
 @name_options
 def command(
-    trace: str | None, function: str | None, *, depth: int, minimum: float | None, raw_names: bool, lines: bool
+    trace: str | None,
+    function: str | None,
+    *,
+    patterns: tuple[str, ...],
+    depth: int,
+    minimum: float | None,
+    raw_names: bool,
+    lines: bool,
 ) -> None:
     """Show the merged call tree: who called what, how often, and how long it took.
 
-    With FUNCTION, show who calls it and what it calls: a name as report prints it, or a pattern as -f of record takes
-    it (a glob, re:…, or module!pattern). Percentages are then of that function's time.
+    With FUNCTION, or -f, show who calls it and what it calls: a name as report prints it, or a pattern as -f of record
+    takes it (a glob, re:…, or module!pattern). Percentages are then of the time of these functions.
 
     TRACE is a folder made by `record`; by default the newest *.sgt in the current folder.
     """
@@ -46,14 +55,15 @@ def command(
 
     if trace is not None and function is None and not _names_a_trace(trace):
         trace, function = None, trace
+    wanted = [*patterns, *([function] if function is not None else [])]
     output = Output()
     if minimum is None:
         minimum = _TERMINAL_MINIMUM if output.terminal else 0.0
     with open_named(trace) as opened:
         names = Names(opened, raw=raw_names, lines=lines)
-        chosen = find_called(opened, names, function) if function is not None else None
+        chosen = find_called(opened, names, *wanted)
         tree = call_tree(opened, progress_line("reading calls"))
-        if chosen is None:
+        if not wanted:
             view.write_tree(output, opened, names, tree, depth=depth, least=minimum / 100)
         else:
             view.write_function(output, opened, names, tree, chosen, depth=depth, least=minimum / 100)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shadowgraph.cli._once import WHEN_TWICE, once
+from shadowgraph.cli._patterns import patterns_option
 from shadowgraph.cli._pid import Pid
 from shadowgraph.cli._time import Nanoseconds, Time
 from shadowgraph.errors import ShadowgraphError, UsageError
@@ -67,14 +68,7 @@ class _OrderedRules(click.Command):
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Trace folder (default: PROGRAM.sgt).")
 @click.option("--force", is_flag=True, help="Replace the trace folder if it exists.")
-@click.option(
-    "-f",
-    "--function",
-    "functions",
-    multiple=True,
-    metavar="PATTERN",
-    help="Trace these functions: a glob, re:…, or module!pattern.",
-)
+@patterns_option("Trace these functions: a glob, re:…, or module!pattern.", "functions")
 @click.option(
     "-n", "--not", "excluded", multiple=True, metavar="PATTERN", help="Do not trace these. The last matching rule wins."
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shadowgraph.cli._patterns import patterns_option
 from shadowgraph.cli._trace_argument import name_options, open_named, trace_argument
 
 if TYPE_CHECKING:
@@ -24,14 +25,7 @@ __all__ = ["command"]
     metavar="FROM-TO",
     help="Show what happens in this time, like 10ms-20ms, 1.5s- or 0.001234567-0.002 (seconds, as -t shows them).",
 )
-@click.option(
-    "-f",
-    "--function",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Show calls of these functions and what lies below them: names, or patterns as of record (repeatable).",
-)
+@patterns_option("Show calls of these functions and what lies below them: names, or patterns as of record.")
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Show the outer N levels of calls.")
 @click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Show the first N lines, 0 for all.")
 @click.option("--no-switches", is_flag=True, help="Do not say when another thread goes on.")
@@ -67,7 +61,7 @@ def command(
     with open_named(trace) as opened:
         chosen = _find_threads(opened, threads) if threads else None
         names = Names(opened, raw=raw_names, lines=lines)
-        functions = frozenset(one for pattern in patterns for one in find_called(opened, names, pattern))
+        functions = frozenset(find_called(opened, names, *patterns))
         choice = Choice(begin, end, depth, chosen, not no_switches, timestamps, limit, functions if patterns else None)
         output = Output()
         write_replay(output, opened, names, choice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from shadowgraph.cli._patterns import patterns_option
 from shadowgraph.cli._trace_argument import name_options, open_named, trace_argument
 
 __all__ = ["command"]
@@ -28,14 +29,7 @@ _TERMINAL_LIMIT = 50
     metavar="N",
     help=f"Show N lines, 0 for all. [default: {_TERMINAL_LIMIT} on a terminal, else all]",
 )
-@click.option(
-    "-f",
-    "--function",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Show these functions alone: a name as report prints it, or a pattern as record takes it (repeatable).",
-)
+@patterns_option("Show these functions alone: a name as report prints it, or a pattern as record takes it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @name_options
@@ -74,7 +68,7 @@ def command(
     output = Output()
     with open_named(trace) as opened:
         names = Names(opened, raw=raw_names, lines=lines)
-        chosen = {function for pattern in patterns for function in find_called(opened, names, pattern)}
+        chosen = set(find_called(opened, names, *patterns))
         result = profile(opened, by, progress_line("reading calls"))
         if patterns:
             result = replace(result, rows=[row for row in result.rows if row.key in chosen])

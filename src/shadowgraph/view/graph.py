@@ -18,6 +18,8 @@ from shadowgraph.view.units import count_of, format_count, format_share, format_
 
 __all__ = ["write_function", "write_tree"]
 
+_MOST_NAMES = 5
+
 Nodes = np.ndarray[Any, Any]
 
 
@@ -39,7 +41,8 @@ def write_function(
     output: Output, trace: Trace, names: Names, tree: CallTree, functions: list[int], *, depth: int, least: float
 ) -> None:
     """Who calls some functions, and what they call."""
-    title = ", ".join(names.label(function, line=False) for function in functions)
+    more = f" and {len(functions) - _MOST_NAMES:,} more" if len(functions) > _MOST_NAMES else ""
+    title = ", ".join(names.label(function, line=False) for function in functions[:_MOST_NAMES]) + more
     callers, callees = callers_of(tree.nodes, functions, depth), callees_of(tree.nodes, functions)
     drawings = []
     for heading, nodes in ((f"Who calls {title}", callers), (f"What {title} calls", callees)):
