@@ -107,8 +107,18 @@ def test_json_has_no_number_that_json_does_not_have() -> None:
     ended = floats([1e308, 1e308, -1e-310, math.nan, -math.inf], "--value", "fresult", "--json")
     (found,) = json.loads(ended.output, parse_constant=refuse)["functions"]
     assert (found["count"], found["nan"], found["plus_infinity"], found["minus_infinity"]) == (3, 1, 0, 1)
-    assert (found["mean"], found["max"]) == ("Infinity", 1e308)
+    assert (found["mean"], found["max"], found["in_outermost"]) == ("Infinity", 1e308, 3)
     assert found["buckets"] == [[-1.125 * 2.0**-128, 0.0, 1], [1.875 * 2.0**127, "Infinity", 2]]
+
+
+def test_that_quantiles_of_very_large_and_very_small_numbers_are_rough_is_said() -> None:
+    ended = floats([1e39, 1e-39, -1e39, -1e-39, 0.0, 3e38, 4e-39, 1.0, math.inf], "--value", "farg(0)")
+    assert ended.lines[2:4] == [
+        "  besides 1 +infinity",
+        "  4 of them beyond 3.2e+38 or within 3.3e-39 of zero, where quantiles are rough",
+    ]
+    ended = floats([0.0, 3e38, -4e-39, math.nan], "--value", "farg(0)")
+    assert "rough" not in ended.output
 
 
 def test_a_function_that_was_given_no_number_at_all_is_shown() -> None:

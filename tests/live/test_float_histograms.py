@@ -178,8 +178,14 @@ def _cell(value: float) -> int:
 
 
 @pytest.mark.parametrize(
-    "text", ["farg(8)", "f32(result)", "f64(arg(0))", "i32(fresult)", "u8(farg(0))", "f16(fresult)", "farg"]
+    ("text", "said"),
+    [
+        ("farg(8)", r"floating-point arguments are farg\(0\) to farg\(7\)"),
+        *((text, r"is for fresult and farg\(n\)") for text in ("f32(result)", "f64(arg(0))")),
+        *((text, r"is for result and arg\(n\)") for text in ("i32(fresult)", "u8(farg(0))")),
+        *((text, r"is no value of a call; try .* fresult or farg\(0\)") for text in ("f16(fresult)", "farg")),
+    ],
 )
-def test_what_is_no_such_value_is_refused_with_what_there_is(text: str) -> None:
-    with pytest.raises(UsageError, match=r"fresult, or farg\(0\) to farg\(7\)"):
+def test_what_is_no_such_value_is_refused_with_what_there_is(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
         measured_value(text)

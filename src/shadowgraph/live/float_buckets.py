@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 
-__all__ = ["joined", "largest", "others", "quantile", "spread", "total", "used"]
+__all__ = ["joined", "largest", "others", "outermost", "quantile", "spread", "total", "used"]
 
 _PARTS = 1 << layout.BUCKET_BITS
 _FIRST_POWER = layout.FLOAT_EXPONENT - 1023
@@ -73,6 +73,11 @@ def largest(row: Row) -> float:
 def others(row: Row) -> dict[str, int]:
     """How many were no finite numbers: ``nan``, ``plus_infinity`` and ``minus_infinity``."""
     return {name: int(row[cell]) for name, cell in _OTHERS.items()}
+
+
+def outermost(row: Row) -> int:
+    """How many values are nearer to zero, or farther from it, than buckets are fine for."""
+    return sum(count for bucket, count in _counts(row) if abs(bucket) in (1, _LAST + 1))
 
 
 def quantile(known: list[Bucket], rank: float, most: float) -> float:

@@ -217,7 +217,8 @@ class Histogram(_Measure):
     def percentiles(self, function: str) -> dict[str, float]:
         """``count``, ``mean``, ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of one function.
 
-        Of floating-point values also how many are no finite numbers: ``nan``, ``plus_infinity``, ``minus_infinity``.
+        Of floating-point values also how many are no finite numbers, ``nan``, ``plus_infinity``, ``minus_infinity``,
+        and how many are in the outermost buckets, where quantiles are rough: ``in_outermost``.
         """
         return self._summary(self._row_of(function))
 
@@ -266,7 +267,8 @@ class Histogram(_Measure):
         summary: dict[str, Any] = {"count": seen, "mean": float_buckets.total(row) / seen if seen else 0.0}
         for name, quantile in _QUANTILES.items():
             summary[name] = float_buckets.quantile(used, quantile * seen, largest) if seen else 0.0
-        return {**summary, "max": largest, **float_buckets.others(row)}
+        others = {"in_outermost": float_buckets.outermost(row), **float_buckets.others(row)}
+        return {**summary, "max": largest, **others}
 
 
 def _add_numbers(sum_: _Cells, cells: _Cells, part: int) -> None:

@@ -130,6 +130,9 @@ def write_distributions(output: Output, found: Sequence[Distribution], show: Cal
         others = [f"{one.summary[name]:,} {word}" for name, word in _NO_NUMBERS.items() if one.summary.get(name)]
         if others:
             output.line(f"  besides {', '.join(others)}")
+        wide = int(one.summary.get("in_outermost", 0))
+        if wide:
+            output.line(f"  {wide:,} of them beyond 3.2e+38 or within 3.3e-39 of zero, where quantiles are rough")
         for line in _bars(one.steps, show, output.width):
             output.line(f"  {line}")
         output.line()
