@@ -15,7 +15,7 @@ from shadowgraph import live
 from shadowgraph.ops.processes import runs
 from tests.attach.conftest import built
 from tests.support.attached import Running, Seen
-from tests.support.killed_live import Bound, run_controller, some_moments
+from tests.support.killed_live import Executed, run_controller, some_moments
 from tests.support.manners import program
 
 KILLS = 24
@@ -68,9 +68,9 @@ def test_the_program_survives_a_kill_at_any_moment_and_the_next_controller_clean
 COUNTED, OUTPUT = ("2000", "2", "0"), "1259200001\n"  # of tests/programs/manners_counted.c
 
 
-def start_and_use(path: str, bound: Bound, output: int) -> None:
+def start_and_use(path: str, executed: Executed, output: int) -> None:
     """Start a program, register users of several kinds before it begins and while it runs, take some off."""
-    bound.watch(at_first=True)
+    executed.watch()
     os.dup2(output, 1)
     with live.launch([path, *COUNTED]) as target:
         target.register(live.Counter(["leaf", "middle"]))
@@ -82,27 +82,27 @@ def start_and_use(path: str, bound: Bound, output: int) -> None:
         totals.unregister()
 
 
-def test_a_program_that_was_started_survives_a_kill_once_its_loader_is_done() -> None:
+def test_a_program_that_was_started_survives_a_kill() -> None:
     path = program("manners_counted", "o1", "-pthread")
     handlers()
     outlived, moments = 0, some_moments(run_one(path, 0)[2], KILLS)
     for moment in [0, *moments]:
-        output, bound, _ = run_one(path, moment)
-        assert output == OUTPUT or (bound and not output), f"killed at {moment}"
-        outlived += not bound
+        output, executed, _ = run_one(path, moment)
+        assert output == OUTPUT or (not executed and not output), f"killed at {moment}"
+        outlived += executed
     assert outlived > len(moments) // 2
 
 
 def run_one(path: str, moment: int) -> tuple[str, bool, int]:
-    """What the program has printed, whether it was bound to its controller at the end of that, and all its moments."""
-    bound = Bound()
+    """What the program has printed, whether it was executed before the kill, and all moments of its controller."""
+    executed = Executed()
     read, write = os.pipe()
     try:
-        seen = run_controller(lambda: start_and_use(path, bound, write), moment)
+        seen = run_controller(lambda: start_and_use(path, executed, write), moment)
     finally:
         os.close(write)
     with open(read) as file:
-        return file.read(), bool(bound), seen
+        return file.read(), bool(executed), seen
 
 
 def masks_of(pid: int) -> set[int]:

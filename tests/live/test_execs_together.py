@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from shadowgraph import live
 from shadowgraph.agent import layout
+from shadowgraph.errors import StartError
 from shadowgraph.ops.handover import hand_over, not_entered
 from tests.live.test_execs import STEP, WAYS, executing, handlers
 from tests.live.test_recorder_execs import calls_by_process
@@ -103,6 +105,22 @@ def test_a_program_that_cannot_be_entered_is_entered_by_nobody_and_all_say_so(tm
         assert [counter.counts() for counter in counters] == [{STEP: 3}, {STEP: 3}]
         assert one.notes[0].startswith(f"not followed: {static}: is statically linked")
         assert two.notes == [not_entered(running.pid)]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_where_the_first_one_fails_the_others_enter_the_program_before_it_begins(count: int) -> None:
+    def fail(*_: object) -> Any:
+        raise StartError("something is wrong")
+
+    with Running(executing("line", "3", "exec", "5", "spawn", "7", "line")) as running, ExitStack() as stack:
+        targets = [stack.enter_context(live.attach(running.pid, follow=True)) for _ in range(count)]
+        counters = [target.register(live.Counter(["step"])) for target in targets]
+        targets[0]._execs._enter = fail
+        assert [running.say(""), running.line()] == ["OK", "ready"]
+        assert [counter.counts() for counter in counters[1:]] == [{STEP: 15}] * (count - 1)
+        assert [target.notes for target in targets[1:]] == [[]] * (count - 1)
+        assert "something is wrong" in targets[0].notes[0]
+        assert running.end("") == ["OK"]
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])

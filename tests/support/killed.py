@@ -26,13 +26,12 @@ from typing import Any
 
 __all__ = ["STAGES", "Killed", "kill_at"]
 
-# What is done at a moment: the program, or one that it has executed, is being entered. While its loader is at work it
-# is bound to the recorder, and dies with it.
-STAGES = ("", "entering", "entering, bound", "starting", "starting, bound")
+# What is done at a moment: the program, or one that it has executed, is being entered.
+STAGES = ("", "entering", "starting")
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-_STARTING = 3
+_ENTERING, _STARTING = 1, 2
 _COUNTS = struct.Struct("<5q")  # moments; when the program was let go, entering was first and last seen; the stage
 
 
@@ -87,7 +86,7 @@ class _Moments:
     def pass_one(self) -> None:
         """The next moment has come."""
         moments, begun, first, last, _ = self.counts()
-        if 0 < self._stage < _STARTING:
+        if self._stage == _ENTERING:
             first, last = first or moments + 1, moments + 1
         self._shared[:] = _COUNTS.pack(moments + 1, begun, first, last, self._stage)
         if moments + 1 == self._moment:
@@ -111,10 +110,10 @@ class _Moments:
             (SpoolWriter, "_write"),
         ):
             self._count_calls_of(owner, name)
-        start, keep, enter, set_options = launch.launch, NewTrace.keep, Recording._enter, ptrace.set_options
+        start, keep, enter = launch.launch, NewTrace.keep, Recording._enter
 
         def started(*arguments: Any) -> int:
-            self._program, self._stage = start(*arguments), _STARTING + 1
+            self._program, self._stage = start(*arguments), _STARTING
             return self._program
 
         def kept(trace: NewTrace) -> None:
@@ -123,20 +122,14 @@ class _Moments:
             keep(trace)
 
         def entered(recording: Recording, pid: int, former: Any) -> None:
-            self._stage = self._stage or 1
+            self._stage = self._stage or _ENTERING
             try:
                 enter(recording, pid, former)
             finally:
                 self._stage = 0
 
-        def bound(tid: int, options: int) -> None:
-            set_options(tid, options)
-            if self._stage:
-                free = _STARTING if self._stage >= _STARTING else 1
-                self._stage = free + bool(options & ptrace.OPTION_EXIT_KILL)
-
         launch.launch, NewTrace.keep = started, kept  # type: ignore[method-assign,assignment]
-        Recording._enter, ptrace.set_options = entered, bound  # type: ignore[method-assign,assignment]
+        Recording._enter = entered  # type: ignore[method-assign]
 
     def _count_calls_of(self, owner: Any, name: str) -> None:
         original = getattr(owner, name)

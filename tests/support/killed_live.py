@@ -16,13 +16,13 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Bound", "run_controller", "run_controller_from", "some_moments"]
+__all__ = ["Executed", "run_controller", "run_controller_from", "some_moments"]
 
 _COUNT = struct.Struct("<Q")
 
 
-class Bound:
-    """Whether a program was bound to die with a controller when that was killed: while its loader was at work."""
+class Executed:
+    """Whether a controller had come so far that the program which it starts was executed, when it was killed."""
 
     def __init__(self) -> None:
         self._shared = mmap.mmap(-1, 1)
@@ -30,20 +30,18 @@ class Bound:
     def __bool__(self) -> bool:
         return self._shared[0] != 0
 
-    def watch(self, *, at_first: bool) -> None:
-        """Note it in this process, which is going to be killed; ``at_first``: of a program that it starts itself."""
-        from shadowgraph.target import ptrace
+    def watch(self) -> None:
+        """Note it in this process, which is going to be killed."""
+        from shadowgraph.target import launch
 
-        set_options = ptrace.set_options
-        self._shared[0] = at_first
+        start = launch.launch
 
-        def noted(tid: int, options: int) -> None:
-            binds = bool(options & ptrace.OPTION_EXIT_KILL)
-            self._shared[0] = self._shared[0] or binds
-            set_options(tid, options)
-            self._shared[0] = binds
+        def noted(*arguments: Any) -> int:
+            pid = start(*arguments)
+            self._shared[0] = True
+            return pid
 
-        ptrace.set_options = noted
+        launch.launch = noted
 
 
 def run_controller(work: Callable[[], None], moment: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,10 @@ from shadowgraph.cli._time import Nanoseconds, Time
 from shadowgraph.errors import ShadowgraphError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from shadowgraph.ops.recording import Recording
+    from shadowgraph.ops.known_modules import KnownModules
     from shadowgraph.ops.result import Result
     from shadowgraph.ops.selection import Rule
+    from shadowgraph.stack.safe_place import SafePlace
     from shadowgraph.trace.finisher import Finisher
 
 __all__ = ["command"]
@@ -204,13 +204,14 @@ class _Record:
         }
         with NewTrace(output, metadata, force=options["force"]) as trace:
             spool = SpoolWriter(trace.folder / SPOOL, max_size=self._largest_size(trace.folder))
-            recording = Recording(spool, selection, settings, capture=capture, follow=options["follow"])
+            what = (spool, selection, settings)
+            recording = Recording(*what, capture=capture, follow=options["follow"], judge_of=_judge_of)
             with PassedSignals(recording, first_is_ours=pid is not None) as signals:
                 try:
                     if pid is None:
                         result = recording.run(path, arguments, started=trace.keep, seconds=self.options["duration"])
                     else:
-                        result = _run_on(recording, pid, self.options["duration"], trace.keep)
+                        result = recording.run_on(pid, self.options["duration"], trace.keep)
                 finally:
                     spool.close()
                 to_be_seen_out = pid is None and result.runs_on and not signals.told_to_leave
@@ -264,15 +265,10 @@ def _running_program(pid: int) -> tuple[str, list[str], str]:
     return os.readlink(f"/proc/{pid}/exe"), arguments, os.readlink(f"/proc/{pid}/cwd")
 
 
-def _run_on(recording: Recording, pid: int, seconds: float | None, started: Callable[[], None] | None) -> Result:
-    """Record a process that runs already."""
+def _judge_of(pid: int, known_modules: KnownModules) -> closing[SafePlace]:
     from shadowgraph.stack.safe_place import SafePlace
 
-    judge = SafePlace(pid, recording.known_modules)
-    try:
-        return recording.run_on(pid, judge, seconds, started)
-    finally:
-        judge.close()
+    return closing(SafePlace(pid, known_modules))
 
 
 def _folder_here() -> str:

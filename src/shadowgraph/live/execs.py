@@ -15,7 +15,7 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.execs import refuse_confined, refuse_rights
-from shadowgraph.ops.handover import Entrance, asked_besides, hand_over, not_entered
+from shadowgraph.ops.handover import Entrance, TakenOver, asked_besides, hand_over, not_entered
 from shadowgraph.ops.notes import Notes, enumerated
 from shadowgraph.ops.pending_execs import PendingExecs
 from shadowgraph.ops.processes import find_process, find_thread
@@ -75,7 +75,7 @@ class Execs:
             elif self._is_closed:
                 pass
             elif event["followed_by"]:
-                self._pending.later.expect(pid, registry.arena.inode, program)
+                self._pending.later.expect(pid, registry.arena.inode, program, int(event["followed_by"]))
             else:
                 refuse_confined(pid)
                 refuse_rights(pid, event["arguments"])
@@ -102,9 +102,10 @@ class Execs:
             else:
                 self._told.say(not_entered(pid))
 
-    def _follow_behind(self, entrance: Entrance, program: Program) -> None:
+    def _follow_behind(self, entrance: Entrance | TakenOver, program: Program) -> None:
         try:
             self._enter(entrance.pid, program, False)
+            self._told.say(*entrance.remarks)
         except Exception as error:
             self._told.unfollowed(_said(error))
         finally:
@@ -114,8 +115,7 @@ class Execs:
         asked = self._pending.asked(pid)
         try:
             vet_process(pid)
-            with ptrace.dying_with_us(pid):
-                launch.run_to_entry(pid)
+            launch.run_to_entry(pid, len(asked))
             entered = self._enter(pid, program, True)
             former, agent = program.hooking.registry, entered.hooking.agent
             if former is not None and agent is not None:

@@ -208,7 +208,7 @@ class Hooking:
             self.pid,
             selection,
             Capture(),
-            _without_rings(),
+            replace(_without_rings(), tick_base=self._tick_base),
             self.known_modules,
             numbers,
             follow=self.follow,

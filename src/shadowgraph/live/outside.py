@@ -14,11 +14,16 @@ import subprocess
 import sys
 import threading
 import traceback
+from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.trace.folder import FolderError
+
+if TYPE_CHECKING:
+    from shadowgraph.ops.known_modules import KnownModules
+    from shadowgraph.stack.safe_place import SafePlace
 
 __all__ = ["Outside", "main"]
 
@@ -73,7 +78,6 @@ def _say(said: _Said) -> None:
 def _record(pid: int, options: _Said) -> _Said:
     from shadowgraph.live.recorder import Recorder
     from shadowgraph.ops.recording import Recording
-    from shadowgraph.stack.safe_place import SafePlace
     from shadowgraph.target.limits import raise_own_limits
     from shadowgraph.trace.convert import convert
     from shadowgraph.trace.folder import SPOOL, NewTrace
@@ -85,24 +89,28 @@ def _record(pid: int, options: _Said) -> _Said:
     with NewTrace(recorder.path, metadata, force=recorder.force) as trace:
         spool = SpoolWriter(trace.folder / SPOOL)
         selection = replace(recorder.selection, when=recorder.when)
-        recording = Recording(spool, selection, recorder.settings, follow=False)
+        recording = Recording(spool, selection, recorder.settings, follow=False, judge_of=_judge_of)
         threading.Thread(target=_stop_when_told, args=(recording,), daemon=True).start()
 
         def begun() -> None:
             trace.keep()
             _say({"begun": [image.process.slot for image in recording.images][:1]})
 
-        judge = SafePlace(pid, recording.known_modules)
         try:
-            recording.run_on(pid, judge, None, begun)
+            recording.run_on(pid, None, begun)
         finally:
-            judge.close()
             spool.close()
         written = convert(trace.folder)
     return {
         "losses": {name: int(written[name]) for name in ("missed", "filtered")},
         "notes": recording.notes.sentences(),
     }
+
+
+def _judge_of(pid: int, known_modules: KnownModules) -> closing[SafePlace]:
+    from shadowgraph.stack.safe_place import SafePlace
+
+    return closing(SafePlace(pid, known_modules))
 
 
 def _stop_when_told(recording: Any) -> None:

@@ -226,8 +226,7 @@ class Target:
         self._hooking.script = path if interpreter_of_script(path) else ""
         pid = launching.launch(path, list(command))
         try:
-            with ptrace.dying_with_us(pid):
-                launching.run_to_entry(pid)
+            launching.run_to_entry(pid)
         except BaseException:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -1,50 +1,57 @@
-"""Recording a program that has been executed and that another controller has entered before us."""
+"""Recording a program that has been executed and that another controller was to enter before us."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from shadowgraph.agent.inject import Settings
+from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError
 from shadowgraph.ops.attaching import prepare
+from shadowgraph.ops.borrowing import Judge
 from shadowgraph.ops.choices import EnteredProcess
-from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds
-from shadowgraph.ops.handover import Entrance
+from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.processes import alone_with
-from shadowgraph.ops.recorder_slot import claim_place, give_back_recorder_slot
+from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
 
-__all__ = ["enter_behind"]
+__all__ = ["JudgeOf", "enter_behind"]
+
+JudgeOf = Callable[[int, KnownModules], AbstractContextManager[Judge]]
 
 
 def enter_behind(
-    entrance: Entrance,
+    pid: int,
     selection: Selection,
     capture: Capture,
     settings: Settings,
     known_modules: KnownModules,
     ids: FunctionIds,
-) -> tuple[EnteredProcess, ArenaNumbers]:
-    """Join those who are there, while the program waits for us."""
-    pid, registry = entrance.pid, entrance.registry
-    if registry.tick_base != settings.tick_base:
-        raise StartError(f"process {pid}: times there count from another moment than in this recording")
-    numbers = ArenaNumbers(ids, registry)
+    judge_of: JudgeOf,
+) -> tuple[EnteredProcess, Numbers]:
+    """Attach to it, while it waits for us: join those who are there, or clear away what a dead one has left."""
     with alone_with(pid):
-        joined = claim_place(entrance.agent, settings)
+        joined = join_for_recording(pid, settings)
         try:
+            numbers = ids if joined is None else _numbers(pid, joined, settings, ids)
             what = (selection, capture, settings, known_modules, numbers)
             attachment = prepare(pid, *what, follow=True, joined=joined)
             try:
-                return attachment.carry_out(_nothing_is_loaded), numbers
+                with judge_of(pid, known_modules) as judge:
+                    return attachment.carry_out(judge), numbers
             finally:
                 attachment.close()
         except BaseException:
-            give_back_recorder_slot(joined.agent, joined.slot)
+            if joined is not None:
+                give_back_recorder_slot(joined.agent, joined.slot)
             raise
 
 
-def _nothing_is_loaded(_: object) -> NoReturn:
-    raise AssertionError("the agent is there already, so no thread is needed at a safe place")
+def _numbers(pid: int, joined: Joined, settings: Settings, ids: FunctionIds) -> Numbers:
+    registry = Registry(joined.agent.arena, joined.agent.zones)
+    if registry.tick_base != settings.tick_base:
+        raise StartError(f"process {pid}: times there count from another moment than in this recording")
+    return ArenaNumbers(ids, registry)

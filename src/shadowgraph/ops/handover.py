@@ -4,6 +4,10 @@ The first one is the tracer, and loads the agent while the program stands at its
 notes in the new registry who else is expected, and has the program's thread wait in the agent, as it waits for answers
 to any other event (native/agent/event.c): so nobody who has died, or does nothing, keeps the program from beginning.
 Meanwhile the others join the first one, one after the other, as they join others in a process that runs.
+
+If the first one is killed before that, or cannot enter it, the program waits at its doorstep for the others
+(target/doorstep.py), who attach to it there. In the moment between the question and the exec there is no doorstep yet:
+they come while the program runs, and say so.
 """
 
 from __future__ import annotations
@@ -24,16 +28,26 @@ from shadowgraph.agent.inject import Agent, agent_function
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.joining import join
-from shadowgraph.ops.processes import runs, shares
+from shadowgraph.ops.processes import alone_with, runs, shares
+from shadowgraph.target.doorstep import Doorstep
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.status import read_status
 
-__all__ = ["Entrance", "LaterEntries", "Others", "asked_besides", "hand_over", "not_entered"]
+__all__ = [
+    "Entrance",
+    "LaterEntries",
+    "Others",
+    "TakenOver",
+    "asked_besides",
+    "hand_over",
+    "not_entered",
+]
 
 _LOOK_SECONDS = 0.005
 _BEAT_SECONDS = 0.05
 _NOBODY_SECONDS = 1.0  # without a tracer and without the agent: nobody has entered the program
+_DOORSTEP_SECONDS = 10.0  # on the way to its doorstep, or in its agent, which waits for three seconds at most
 _ASK_SECONDS = 5.0  # without being asked in a program that has been let go: it has begun without us
 
 _Source = TypeVar("_Source")
@@ -49,7 +63,7 @@ def asked_besides(registry: Registry, event: Any) -> Others:
 
 
 def hand_over(pid: int, former: Registry, agent: Agent, asked: Others) -> None:
-    """Let other controllers enter a program that we have entered, before it begins; it stands at its entry.
+    """Let other controllers enter a program that we have entered, before it begins; it stands at its doorstep or entry.
 
     These are those of them that have been ``asked``, as we have, and still follow execs in the program which the
     process has left. To be let go of next.
@@ -57,15 +71,18 @@ def hand_over(pid: int, former: Registry, agent: Agent, asked: Others) -> None:
     registry = Registry(agent.arena, agent.zones)
     with former.locked():  # whoever leaves meanwhile looks here next (LaterEntries.close)
         others = _others_that_follow(former) & asked
-        if not others:
-            return
-        with registry.locked():
-            for other in sorted(others):
-                registry.expect(*other)
+        if others:
+            with registry.locked():
+                for other in sorted(others):
+                    registry.expect(*other)
     memory = Memory(pid)
     try:
-        with RemoteThread(pid, memory) as thread:
-            thread.leave_calling(agent_function(agent.module, "sg_wait_for_others"))
+        door = Doorstep.find(memory)
+        if door is not None:
+            door.expect(len(others))
+        if others:
+            with RemoteThread(pid, memory) as thread:
+                thread.leave_calling(agent_function(agent.module, "sg_wait_for_others"))
     finally:
         memory.close()
 
@@ -94,6 +111,8 @@ def not_entered(pid: int) -> str:
 
 class Entrance:
     """A program in which we are expected: until it is closed, it waits for us, or is about to."""
+
+    remarks: tuple[str, ...] = ()  # what there is to say of it
 
     def __init__(self, pid: int, agent: Agent, slot: int) -> None:
         self.pid = pid
@@ -133,6 +152,8 @@ class Entrance:
         self._stop.set()
         self._heart.join()
         with self.registry.locked():
+            with suppress(OSError):  # it has ended
+                _expect_one_less(self.pid)
             self.registry.expect_no_more(self._slot)
 
     def _beat(self) -> None:
@@ -140,11 +161,88 @@ class Entrance:
             self.agent.arena.beat(self._slot)
 
 
+class TakenOver:
+    """A program that the first one was to enter, and has not: until this is closed, it does not begin.
+
+    Without a doorstep it has begun.
+    """
+
+    def __init__(self, pid: int, door: Doorstep | None, memory: Memory | None) -> None:
+        self.pid = pid
+        self.remarks = () if door is not None else (_entered_late(pid),)
+        self._door, self._memory = door, memory
+        self._stop = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name="shadowgraph doorstep", daemon=True)
+        self._heart.start()
+
+    @classmethod
+    def find(cls, pid: int) -> TakenOver | None:
+        """That of a process which waits at its doorstep."""
+        try:
+            memory = Memory(pid)
+        except OSError:
+            return None
+        door = Doorstep.find(memory)
+        try:
+            if door is not None and door.expected and door.is_waited_at():
+                return cls(pid, door, memory)
+        except OSError:
+            pass  # it has ended
+        memory.close()
+        return None
+
+    def close(self) -> None:
+        """We have entered it, or will not; the last one of those who are expected lets it begin."""
+        self._stop.set()
+        self._heart.join()
+        if self._memory is None:
+            return
+        with suppress(ShadowgraphError, OSError), alone_with(self.pid):
+            _expect_one_less(self.pid)
+        self._memory.close()
+
+    def _beat(self) -> None:
+        number = os.getpid()  # not that of another one of us
+        while self._door is not None and not self._stop.wait(_BEAT_SECONDS):
+            number += 1
+            with suppress(OSError):
+                self._door.beat(number)
+
+
+def _expected(pid: int) -> int:
+    """How many controllers a program is to wait for at its doorstep, where it may not have come to yet."""
+    memory = Memory(pid)
+    try:
+        door = Doorstep.find(memory)
+        return 0 if door is None else door.expected
+    finally:
+        memory.close()
+
+
+def _expect_one_less(pid: int) -> None:
+    memory = Memory(pid)
+    try:
+        door = Doorstep.find(memory)
+        if door is not None and door.expected:
+            door.expect(door.expected - 1)
+    finally:
+        memory.close()
+
+
+def _entered_late(pid: int) -> str:
+    return (
+        f"process {pid} has executed another program, which another controller was to enter first, and has been "
+        "killed: the calls of its first moments are not seen"
+    )
+
+
 @dataclass
 class _Waiting(Generic[_Source]):
     former: int
     source: _Source
+    first: int  # who is to enter it
     entrance: Entrance | None = None
+    taken_over: TakenOver | None = None
     looked: float = 0.0
     untraced: float | None = None  # since when
 
@@ -166,25 +264,25 @@ class LaterEntries(Generic[_Source]):
         """Whether any of them leaves this."""
         return any(waiting.source is source for waiting in self._waiting.values())
 
-    def expect(self, pid: int, former: int, source: _Source) -> None:
-        """A process is about to execute; ``former`` is the inode of the arena that it leaves."""
-        self._waiting[pid] = _Waiting(former, source)
+    def expect(self, pid: int, former: int, source: _Source, first: int) -> None:
+        """A process is about to execute; ``former`` is the inode of the arena that it leaves, ``first`` enters it."""
+        self._waiting[pid] = _Waiting(former, source, first)
 
     def forget(self, pid: int) -> None:
         """The exec has failed."""
         self._waiting.pop(pid, None)
 
-    def come(self) -> Iterator[tuple[int, _Source, Entrance | None]]:
-        """Processes whose program waits for us, which is to be let go by closing the entrance.
+    def come(self) -> Iterator[tuple[int, _Source, Entrance | TakenOver | None]]:
+        """Processes whose program waits for us, or for somebody: it is to be let go by closing what tells of it.
 
-        Without an entrance: those that have gone on without us.
+        Where that is nothing: those that have gone on without us.
         """
         for pid, waiting in list(self._waiting.items()):
             if time.monotonic() - waiting.looked < _LOOK_SECONDS:
                 continue
             if self._is_decided(pid, waiting):
                 self._waiting.pop(pid, None)
-                yield pid, waiting.source, waiting.entrance
+                yield pid, waiting.source, waiting.taken_over or waiting.entrance
             waiting.looked = time.monotonic()
 
     def gone(self) -> list[int]:
@@ -194,7 +292,7 @@ class LaterEntries(Generic[_Source]):
     def close(self) -> None:
         """Enter no program any more. What we have left is told to ask us nothing any more before."""
         for pid, waiting in self._waiting.items():
-            entrance = waiting.entrance or Entrance.find(pid, waiting.former)
+            entrance = waiting.entrance or Entrance.find(pid, waiting.former) or TakenOver.find(pid)
             if entrance is not None:
                 entrance.close()
         self._waiting.clear()
@@ -212,8 +310,17 @@ class LaterEntries(Generic[_Source]):
         if waiting.entrance is not None and waiting.entrance.is_open():
             return True
         waiting.untraced = None if is_traced else waiting.untraced or now
-        limit = _NOBODY_SECONDS if waiting.entrance is None else _ASK_SECONDS
-        if waiting.untraced is None or now - waiting.untraced < limit:
+        if waiting.untraced is None:
+            return False
+        try:
+            limit = _ASK_SECONDS if waiting.entrance is not None else _NOBODY_SECONDS
+            if _expected(pid):
+                waiting.taken_over, limit = TakenOver.find(pid), _DOORSTEP_SECONDS
+            elif waiting.entrance is None and not runs(waiting.first):
+                waiting.taken_over = TakenOver(pid, None, None)
+        except OSError:
+            limit = 0.0  # it has ended
+        if waiting.taken_over is None and now - waiting.untraced < limit:
             return False
         self._give_up(waiting)
         return True

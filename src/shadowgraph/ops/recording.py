@@ -22,7 +22,7 @@ from shadowgraph.ops.entered_image import EnteredImage
 from shadowgraph.ops.entering import enter
 from shadowgraph.ops.execs import only_executes, refuse_confined, refuse_rights
 from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
-from shadowgraph.ops.handover import Entrance, asked_besides, hand_over, not_entered
+from shadowgraph.ops.handover import Entrance, TakenOver, asked_besides, hand_over, not_entered
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.notes import Notes
 from shadowgraph.ops.pending_execs import PendingExecs
@@ -42,6 +42,7 @@ from shadowgraph.trace.ticks import clock_pair, read_ticks
 
 if TYPE_CHECKING:
     from shadowgraph.ops.borrowing import Judge
+    from shadowgraph.ops.entering_behind import JudgeOf
 
 __all__ = ["Recording"]
 
@@ -54,7 +55,7 @@ class Recording:
     """Runs a program and writes what it does to a spool.
 
     All ptrace requests come from the thread that calls :meth:`run`. ``stop`` may be set from a signal handler: the
-    recording ends, the program goes on.
+    recording ends, the program goes on. ``judge_of`` gives who judges which threads of a process may be borrowed.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class Recording:
         *,
         capture: Capture | None = None,
         follow: bool = True,
+        judge_of: JudgeOf,
     ) -> None:
         self.stop = False
         self.spool = spool
         self.selection = selection
         self.capture = capture or Capture()
         self.follow = follow
+        self.judge_of = judge_of
         self.tick_base = read_ticks()
         self.settings = replace(settings, tick_base=self.tick_base, capture=int(bool(self.capture)))
         self.known_modules = KnownModules()
@@ -118,14 +121,9 @@ class Recording:
             raise
         return self._record(pid, started, seconds)
 
-    def run_on(
-        self, pid: int, judge: Judge, seconds: float | None = None, started: Callable[[], None] | None = None
-    ) -> Result:
-        """Attach to a process that runs already, record until it ends, ``stop`` is set or the time is over; leave it.
-
-        ``judge`` tells which of its threads may be borrowed for loading the agent (attaching.py).
-        """
-        with alone_with(pid):
+    def run_on(self, pid: int, seconds: float | None = None, started: Callable[[], None] | None = None) -> Result:
+        """Attach to a process that runs, record until it ends, ``stop`` is set or the time is over; leave it."""
+        with alone_with(pid), self.judge_of(pid, self.known_modules) as judge:
             self._attach(pid, judge)
         return self._record(pid, started, seconds)
 
@@ -225,8 +223,8 @@ class Recording:
         first = former is None
         if not first:
             vet_process(pid)
-        with ptrace.dying_with_us(pid):
-            launch.run_to_entry(pid)
+        asked = self._execs.asked(pid)
+        launch.run_to_entry(pid, len(asked))
         if first:
             refuse_agent(self.selection, pid)
         what = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
@@ -237,7 +235,7 @@ class Recording:
         self._add(process, self.ids)
         process.began = read_ticks()  # all that took a while, and nothing has been called in it
         if former is not None:
-            hand_over(pid, former.registry(), process.agent, self._execs.asked(pid))
+            hand_over(pid, former.registry(), process.agent, asked)
         ptrace.detach(pid)
 
     def _add(self, process: EnteredProcess, numbers: Numbers) -> None:
@@ -347,7 +345,7 @@ class Recording:
                     self._execs.expect(tid, pid, image, asked_besides(image.registry(), event))
                     event["followed_by"] = os.getpid()
                 elif kind == layout.EVENT_EXEC:
-                    self._execs.later.expect(pid, image.drain.arena.inode, image)
+                    self._execs.later.expect(pid, image.drain.arena.inode, image, int(event["followed_by"]))
                 elif kind == layout.EVENT_EXEC_FAILED:
                     self._execs.fail(tid, pid)
                 elif kind == layout.EVENT_LOADED and not self._hook_loaded(image, pid, tid):
@@ -387,12 +385,13 @@ class Recording:
             else:
                 self._follow_behind(entrance)
 
-    def _follow_behind(self, entrance: Entrance) -> None:
+    def _follow_behind(self, entrance: Entrance | TakenOver) -> None:
         from shadowgraph.ops.entering_behind import enter_behind
 
-        what = (self.selection, self.capture, self.settings, self.known_modules, self.ids)
+        what = (self.selection, self.capture, self.settings, self.known_modules, self.ids, self.judge_of)
         try:
-            self._add(*enter_behind(entrance, *what))
+            self._add(*enter_behind(entrance.pid, *what))
+            self.notes.say(*entrance.remarks)
         except (ShadowgraphError, OSError) as error:
             self.notes.unfollowed(error)
         finally:

@@ -19,6 +19,7 @@ from shadowgraph.stack.code import LoadedCode
 from shadowgraph.stack.frame import Frame, FrameKind, Lost
 from shadowgraph.stack.snapshot import Snapshot
 from shadowgraph.stack.trace import Unwinder
+from shadowgraph.target.doorstep import Doorstep
 from shadowgraph.target.memory import Memory
 from shadowgraph.target.ptrace import Registers
 
@@ -65,6 +66,10 @@ class SafePlace:
     def _unwinder(self) -> Unwinder:
         return Unwinder(self._memory, self._known_modules)
 
+    @cached_property
+    def _door(self) -> Doorstep | None:
+        return Doorstep.find(self._memory)
+
     def close(self) -> None:
         """Give the process's memory back, if it was ever looked at."""
         if "_memory" in self.__dict__:
@@ -72,6 +77,8 @@ class SafePlace:
 
     def __call__(self, registers: Registers) -> Verdict:
         """Whether a thread with these registers holds none of the locks; if not, where it may have released them."""
+        if self._door is not None and self._door.holds(registers.rip):
+            return Verdict(True)  # the program has not begun
         walk = self._unwinder.walk(registers)
         lost_at = None
         try:

@@ -11,10 +11,11 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shadowgraph.errors import StartError
 from shadowgraph.target import ptrace
+from shadowgraph.target.doorstep import Doorstep
 from shadowgraph.target.limits import inherited_limits
 from shadowgraph.target.memory import AT_ENTRY, Memory, read_auxiliary_vector
 from shadowgraph.target.rights import WITHOUT_RIGHTS, rights_gained
@@ -77,7 +78,7 @@ def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, byte
     """Start a program and return its pid, stopped and traced just after its exec.
 
     ``arguments`` includes argument 0. The child inherits stdin, stdout, stderr, folder, signal mask and dispositions.
-    It dies with us until its options are set anew, when it stands at its entry point (:func:`run_to_entry`).
+    Should we be killed, it begins.
     """
     entries = original_environment() if environment is None else _entries(environment)
     become = _Become(path, [os.fsencode(argument) for argument in arguments], entries)
@@ -111,7 +112,7 @@ def launch(path: str, arguments: Sequence[str], environment: Mapping[bytes, byte
 def _seize_own(pid: int, path: str) -> None:
     """Seize our child; where even that is forbidden, the reason is not the child's."""
     try:
-        ptrace.seize(pid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS | ptrace.OPTION_EXIT_KILL)
+        ptrace.seize(pid, ptrace.OPTION_TRACE_EXEC | ptrace.OPTION_MARK_SYSTEM_CALLS)
     except StartError as error:
         if not isinstance(error.__cause__, PermissionError):
             raise
@@ -165,35 +166,54 @@ def _why_exec_failed(path: str, reported: bytes) -> str:
     return f"{path}: cannot be started: {reason}"
 
 
-def run_to_entry(pid: int) -> int:
+def run_to_entry(pid: int, expected: int = 0) -> int:
     """Let a program that has just been exec'ed load and stop at its entry point (AT_ENTRY); return that address.
 
-    Signals that arrive on the way are delivered. EndedBeforeEntry if the program ends first.
+    Signals that arrive on the way are delivered. EndedBeforeEntry if the program ends first. Should we be killed, it
+    begins. Where other controllers are ``expected`` if we are, it stops at its doorstep, where it would wait for them.
     """
-    entry = read_auxiliary_vector(pid)[AT_ENTRY]
     memory = Memory(pid)
+    try:
+        door = Doorstep.lay(pid, memory, ptrace.get_registers(pid), expected)
+        if door is None:
+            with ptrace.dying_with_us(pid):
+                return _run_to_breakpoint(pid, memory)
+        ptrace.set_options(pid, ptrace.OPTION_MARK_SYSTEM_CALLS)
+        registers = _run_to(pid, door.sign, door.is_reached)
+        door.restore_entry()
+        if not expected:
+            ptrace.set_registers(pid, door.at_entry(registers))
+        return door.entry
+    finally:
+        memory.close()
+
+
+def _run_to_breakpoint(pid: int, memory: Memory) -> int:
+    entry = read_auxiliary_vector(pid)[AT_ENTRY]
     kept = TrapDisposition(pid)
     original = memory.read(entry, 1)
     memory.write(entry, _BREAKPOINT)
-    signal_number = 0
-    try:
-        while True:
-            ptrace.cont(pid, signal_number)
-            status = ptrace.wait_stop(pid)
-            if not os.WIFSTOPPED(status):
-                raise EndedBeforeEntry(status)
-            signal_number = os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0
-            if signal_number == signal.SIGTRAP:
-                registers = ptrace.get_registers(pid)
-                if registers.rip == entry + 1:
-                    break
-        memory.write(entry, original)
-        registers.rip = entry
-        ptrace.set_registers(pid, registers)
-        kept.restore(memory)
-        return entry
-    finally:
-        memory.close()
+    registers = _run_to(pid, signal.SIGTRAP, lambda registers: registers.rip == entry + 1)
+    memory.write(entry, original)
+    registers.rip = entry
+    ptrace.set_registers(pid, registers)
+    kept.restore(memory)
+    return entry
+
+
+def _run_to(pid: int, sign: int, is_reached: Callable[[ptrace.Registers], bool]) -> ptrace.Registers:
+    """Let it run until a signal tells that a place is reached; the registers there."""
+    number = 0
+    while True:
+        ptrace.cont(pid, number)
+        status = ptrace.wait_stop(pid)
+        if not os.WIFSTOPPED(status):
+            raise EndedBeforeEntry(status)
+        number = os.WSTOPSIG(status) if ptrace.event_of(status) == 0 else 0
+        if number == sign:
+            registers = ptrace.get_registers(pid)
+            if is_reached(registers):
+                return registers
 
 
 class EndedBeforeEntry(Exception):
