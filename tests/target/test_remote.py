@@ -43,9 +43,7 @@ class Waiting:
             assert self.process.poll() is None
 
     def address(self, function: str) -> int:
-        module = next(module for module in read_modules(self.pid) if module.path == self.path)
-        functions = read_functions(open_image(module.opened))
-        return module.base + int(functions.start[functions.find_name(function)[0]])
+        return address_of(function, self.pid)
 
     def end(self) -> list[str]:
         """Let it end; the lines it printed."""
@@ -54,6 +52,14 @@ class Waiting:
         output, _ = self.process.communicate("x" if self.what in ("read", "poll", "epoll") else None, timeout=60)
         assert self.process.returncode == 0
         return list(output.splitlines())
+
+
+def address_of(function: str, pid: int) -> int:
+    """Where a process has a function of its program."""
+    path = os.readlink(f"/proc/{pid}/exe")
+    module = next(module for module in read_modules(pid) if module.path == path)
+    functions = read_functions(open_image(module.opened))
+    return module.base + int(functions.start[functions.find_name(function)[0]])
 
 
 @contextmanager

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from shadowgraph.target import ptrace, way_home
 from shadowgraph.target.memory import Memory, read_mappings
 from shadowgraph.target.remote import RemoteThread
+from shadowgraph.target.stopping import stop_thread, threads_of
+from tests.support.attached import Running
 from tests.support.killed_live import run_controller
 from tests.support.manners import program
-from tests.target.test_remote import Waiting, held
+from tests.target.test_remote import Waiting, address_of, held
 
 
 def borrow(pid: int, foreign: int, *, own_stack: bool) -> None:
@@ -61,6 +64,40 @@ def test_a_busy_thread_has_its_vector_registers_and_goes_on_wherever_its_tracer_
         process.kill()
         output, _ = process.communicate()
     assert output == "", "it prints what differs"
+
+
+@pytest.mark.parametrize("where", ["coroutine", "handler"])
+@pytest.mark.parametrize("who", ["first", "other"])
+def test_a_thread_on_another_stack_goes_on_there_wherever_its_tracer_is_killed(who: str, where: str) -> None:
+    for moment in count(1):
+        with Running([program("manners_coroutine", "o2", "-pthread"), who, where]) as running:
+            tid = until_one_reads(running.pid, is_first=who == "first")
+            foreign = address_of("foreign", running.pid)
+            seen = run_controller(lambda pid=running.pid, tid=tid, at=foreign: borrow_twice(pid, tid, at), moment)
+            assert running.end("x") == ["read 1 x", "back", "OK"], f"killed at {moment}"
+        if seen < moment:
+            break
+    assert moment > 80
+
+
+def until_one_reads(pid: int, *, is_first: bool) -> int:
+    """Until the thread that is to waits for stdin; its number."""
+    while True:
+        for tid in threads_of(pid):
+            words = Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()
+            if words[0] == "0" and (tid == pid) == is_first:
+                return tid
+
+
+def borrow_twice(pid: int, tid: int, foreign: int) -> None:
+    memory = Memory(pid)
+    for _ in range(2):
+        stop_thread(tid, pid=pid)
+        with RemoteThread(tid, memory) as thread:
+            assert thread.call(foreign, 1, 2) == 21
+            assert thread.system_call(39) == pid
+        ptrace.detach(tid)
+    memory.close()
 
 
 def only_system_calls(pid: int) -> None:

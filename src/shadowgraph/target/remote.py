@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn
 
@@ -71,6 +72,7 @@ class RemoteThread:
         self._seconds = seconds
         self._own_stack = 0 if own_stack else None
         self._has_left = False
+        self._space_at_end = 0
 
     def __enter__(self) -> RemoteThread:
         self._registers = ptrace.get_registers(self.tid)
@@ -84,12 +86,17 @@ class RemoteThread:
         space = way_home.space_for(self._extended)
         self._frame = way_home.frame_below(self._registers, mappings, space)
         self._bottom = (self._registers.rsp - _RED_ZONE) & ~0xF
+        if not self._frame:
+            is_first = self.tid == self.memory.pid
+            self._frame = way_home.frame_at_end(self.memory, self._registers, mappings, space, is_first=is_first)
+            self._space_at_end = space if self._frame else 0
+            self._own_stack = 0
         if self._frame:
             self._write_frame()
             self._bottom = self._frame - 64
             self._go_home()
         ptrace.set_signal_mask(self.tid, _ALL_SIGNALS & ~(1 << self._sign >> 1))
-        if self._own_stack is not None or not self._frame:
+        if self._own_stack is not None:
             self._own_stack = self.system_call(_SYS_MMAP, 0, _STACK_SIZE, 3, _PRIVATE_ANONYMOUS, -1, 0)
             self._bottom = self._own_stack + _STACK_SIZE
         if not self._frame:  # from here on at least
@@ -112,6 +119,9 @@ class RemoteThread:
             ptrace.set_extended_state(self.tid, self._extended)
             ptrace.set_signal_mask(self.tid, self._mask)
             ptrace.set_registers(self.tid, self._registers)
+            if self._space_at_end:
+                with suppress(OSError):
+                    way_home.forget_frame_at_end(self.memory, self._frame, self._space_at_end)
         except (ProcessLookupError, StartError):  # it has ended
             if kind is None:
                 raise

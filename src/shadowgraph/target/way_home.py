@@ -13,12 +13,24 @@ all threads and controllers. (The kernel lets debuggers write there: arch/x86/en
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 from shadowgraph.errors import StartError
-from shadowgraph.target.memory import Mapping, Memory
+from shadowgraph.target.memory import PAGE, Mapping, Memory
 from shadowgraph.target.ptrace import Registers
 
-__all__ = ["END", "RETURN", "as_resumed", "find_code", "frame_below", "lead_home", "make_frame", "space_for"]
+__all__ = [
+    "END",
+    "RETURN",
+    "as_resumed",
+    "find_code",
+    "forget_frame_at_end",
+    "frame_at_end",
+    "frame_below",
+    "lead_home",
+    "make_frame",
+    "space_for",
+]
 
 # rbx: the frame; r12, r13, r14: process, thread and signal to tell a tracer by that the end has been reached.
 _CODE = bytes.fromhex(
@@ -51,6 +63,7 @@ _TILES = 0b11 << 17
 _WITHOUT_TILES = 2752  # where the state of AMX begins
 _RED_ZONE = 128
 _MARGIN = 4096
+_MARK, _MARK_SIZE = b"shadowgraph: here was a frame", 64
 
 _RESTARTS = {-512 & (1 << 64) - 1, -513 & (1 << 64) - 1, -514 & (1 << 64) - 1, -516 & (1 << 64) - 1}
 _RESTART_SYSTEM_CALL = 219
@@ -96,6 +109,48 @@ def frame_below(registers: Registers, mappings: list[Mapping], space: int) -> in
         if mapping.path == "[stack]" or (own and low - _MARGIN > mapping.start):
             return low & ~63
     return 0
+
+
+def frame_at_end(memory: Memory, registers: Registers, mappings: list[Mapping], space: int, *, is_first: bool) -> int:
+    """A place for a frame at the far end of a thread's own stack, for one that runs on another; 0 if there is none.
+
+    Nothing is there that anybody needs: its pages have never been written to, or by us alone, and then they are zeros
+    behind our mark. ``is_first``: the process's first thread.
+    """
+    stack = _own_stack(registers, mappings, is_first=is_first)
+    if stack is None or stack.start <= registers.rsp < stack.end:
+        return 0
+    size = -(-(_MARK_SIZE + space) // PAGE) * PAGE
+    if stack.end - stack.start < 2 * size:
+        return 0
+    try:
+        with open(f"/proc/{memory.pid}/pagemap", "rb") as file:
+            file.seek(stack.start // PAGE * 8)
+            pages = struct.unpack(f"<{size // PAGE}Q", file.read(size // PAGE * 8))
+        written = any(page >> 62 for page in pages)  # present, or swapped
+        if written and memory.read(stack.start, size) != _MARK.ljust(size, b"\0"):
+            return 0
+        memory.write(stack.start, _MARK)
+    except (OSError, struct.error):
+        return 0
+    return stack.start + _MARK_SIZE
+
+
+def forget_frame_at_end(memory: Memory, frame: int, space: int) -> None:
+    """Make the place of such a frame what it was, for the next one. The thread has no need of it any more."""
+    memory.write(frame, bytes(space))
+
+
+def _own_stack(registers: Registers, mappings: list[Mapping], *, is_first: bool) -> Mapping | None:
+    """The stack that a thread was made with: it has its thread control block, and no access right below its end."""
+    for before, mapping in pairwise(mappings):
+        if is_first and mapping.path == "[stack]":
+            return mapping
+        if is_first or not mapping.start <= registers.fs_base < mapping.end:
+            continue
+        guarded = before.end == mapping.start and before.permissions.startswith("---")
+        return mapping if guarded and mapping.permissions == "rw-p" and not mapping.inode else None
+    return None
 
 
 def make_frame(at: int, code: int, registers: Registers, state: bytes, mask: int) -> bytes:
