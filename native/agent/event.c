@@ -105,12 +105,14 @@ static void forget_the_gone(struct sg_event *event)
         uint32_t now = __atomic_load_n(&user->heartbeat, __ATOMIC_RELAXED);
         event->still[slot] = now == event->heartbeat[slot] ? event->still[slot] + 1 : 0;
         event->heartbeat[slot] = now;
-        int is_there = answers(slot, event->kind), has_gone = is_there && is_gone(user->controller_pid, event->still[slot]);
-        if (has_gone) {
+        int is_there = answers(slot, event->kind);
+        if (is_there && !is_gone(user->controller_pid, event->still[slot]))
+            continue; /* nothing is written: it may have answered in between */
+        if (is_there) {
             gone[slot].controller_pid = user->controller_pid;
             gone[slot].heartbeat = now;
         }
-        event->waits[slot] = is_there && !has_gone;
+        event->waits[slot] = 0;
     }
 }
 

@@ -43,7 +43,7 @@ from shadowgraph.ops.handler_pool import HandlerPool
 from shadowgraph.ops.hooked_before import HookedBefore
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
-from shadowgraph.ops.loaded_later import hook_in_child
+from shadowgraph.ops.loaded_later import hook_children, hook_in_child
 from shadowgraph.ops.processes import alone_with, runs
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, refuse_place_in_use
@@ -73,6 +73,7 @@ class Hooking:
         self.pid = pid
         self.is_held = False
         self.follow = follow
+        self.times_hooked = 0  # how often functions have been hooked: does it grow, forked children may lack some
         self.known_modules: KnownModules = KnownModules() if before is None else before.known_modules
         self.agent: Agent | None = None
         self.registry: Registry | None = None
@@ -112,6 +113,11 @@ class Hooking:
         if found.follows and self.agent is not None:
             ask_when_loaded(self.agent)
 
+    def hook_children(self, since: int) -> list[str]:
+        """Hook what is hooked here in processes that have forked since then; sentences where that cannot be done."""
+        assert self.agent is not None
+        return hook_children(EnteredProcess(self.pid, self.agent, "", hooks=self._hooks), since)
+
     def find_in_child(self, pid: int, selection: Selection) -> Found:
         """The functions of a selection in libraries of a process that has forked from this one, hooked there."""
         assert self.agent is not None
@@ -135,6 +141,7 @@ class Hooking:
             for module in read_modules(self.pid):
                 for hooks in before.by_us(module) or ():
                     write_jumps(memory, hooks)
+                    self.times_hooked += 1
         finally:
             memory.close()
 
@@ -171,6 +178,7 @@ class Hooking:
                     for choice, request, plan in planned:
                         hooks = hook(thread, choice.module, choice.known.bias(choice.module), plan, request, self.agent)
                         self._hooks.append(hooks)
+                        self.times_hooked += 1
                         for row, reason in hooks.refused.items():
                             if choice.numbers.pop(row, None):
                                 refused.add(choice, row, reason)
@@ -229,6 +237,7 @@ class Hooking:
                 self.use(process.agent)
             for hooks in process.hooks:
                 self._hooks.append(hooks)
+                self.times_hooked += 1
                 for choice in attachment.chosen.choices.values():
                     if choice.module == hooks.module:
                         for row in hooks.refused:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
 from shadowgraph.live.user import Owner, Place, User
-from shadowgraph.ops.processes import alone_with, find_process, runs, sharers, shares
+from shadowgraph.ops.processes import alone_with, find_process, just_now, runs, sharers, shares, start_time
 from shadowgraph.ops.recorder_slot import claim_place, end_recorder, give_back_recorder_slot
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.unseen import unseen_in_child
@@ -58,7 +58,8 @@ class Program:
     def find(self, part: User, selection: Selection, *, must: bool = True) -> Found:
         """The functions that a user wants, hooked. UsageError if there are none and there ``must`` be."""
         in_use = any(other.has_place for other in self.parts.values())
-        found = self.hooking.find(selection, in_use=in_use, must=must)
+        with self._hooked_in_children_too(selection, start_time(self.pid) or 0):
+            found = self.hooking.find(selection, in_use=in_use, must=must)
         return part.fitted(self._with_those_of_children(found, selection))
 
     def add(self, user: User, part: User, found: Found) -> None:
@@ -239,6 +240,15 @@ class Program:
             found = found if more is None else found.with_those_of_child(more)
         return found
 
+    @contextmanager
+    def _hooked_in_children_too(self, selection: Selection, since: int) -> Iterator[None]:
+        """What is hooked meanwhile is hooked as well in those forked before that began no earlier than ``since``."""
+        before = self.hooking.times_hooked
+        yield
+        if self.hooking.times_hooked > before and not self.hooking.is_held:
+            for problem in self.hooking.hook_children(since):
+                self._note(f"{selection.text}: {problem}")
+
     def _note(self, note: str) -> None:
         notes = self.hooking.notes
         notes.extend([note] if note not in notes else [])
@@ -247,7 +257,7 @@ class Program:
         notes = self.hooking.notes
         selection, said = part.selection, len(notes)
         try:
-            with alone_with(self.pid):
+            with alone_with(self.pid), self._hooked_in_children_too(selection, just_now()):
                 self.hooking.renew_loaded()
                 found = self.hooking.find(selection, in_use=True)
                 del notes[said:]  # what is not there any more, or not yet, has been said

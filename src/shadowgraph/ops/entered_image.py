@@ -17,7 +17,7 @@ from shadowgraph.ops.function_ids import ArenaNumbers, FunctionIds, Numbers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import Leaving, has_users
 from shadowgraph.ops.places import Renumbering
-from shadowgraph.ops.processes import alone_if_free, find_thread, runs, sharers, shares, start_time
+from shadowgraph.ops.processes import alone_if_free, find_thread, just_now, runs, sharers, shares, start_time
 from shadowgraph.ops.recorder_slot import end_recorder, give_back_recorder_slot, is_taken_off, stop_answering
 from shadowgraph.ops.selection import Selection
 from shadowgraph.ops.values import Capture
@@ -127,7 +127,7 @@ class EnteredImage:
 
         None if others change the hooks at this moment.
         """
-        from shadowgraph.ops.loaded_later import hook_in_child, hook_loaded  # few recordings need it
+        from shadowgraph.ops.loaded_later import hook_children, hook_in_child, hook_loaded  # few recordings need it
         from shadowgraph.ops.unseen import unseen_in_child
 
         with self._alone_if_free(pid) as alone:
@@ -144,9 +144,9 @@ class EnteredImage:
             ptrace.stop(tid)
             try:
                 hook_loaded(tid, *what)
+                return hook_children(self.process, just_now())  # forked while that was done
             finally:
                 ptrace.detach(tid)
-            return []
 
     @contextmanager
     def _alone_if_free(self, pid: int) -> Iterator[bool]:

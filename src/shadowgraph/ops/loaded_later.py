@@ -14,7 +14,7 @@ from shadowgraph.agent.hooks import Hooks, Jumps, Placed, Request, hook, lay_out
 from shadowgraph.agent.inject import Agent
 from shadowgraph.agent.kept import Moves, moves_into
 from shadowgraph.agent.standing import Restorers, Standing
-from shadowgraph.errors import StartError
+from shadowgraph.errors import ShadowgraphError, StartError
 from shadowgraph.ops.borrowing import borrowed, refuse_other_program
 from shadowgraph.ops.choices import Choice, EnteredProcess
 from shadowgraph.ops.entering import choose_loaded
@@ -22,6 +22,7 @@ from shadowgraph.ops.function_ids import Numbers
 from shadowgraph.ops.hooked_before import HookedBefore
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.present import join_functions
+from shadowgraph.ops.processes import alone_with, runs, sharers
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.requests import count_hooks, request_hooks
 from shadowgraph.ops.selection import Selection
@@ -31,7 +32,7 @@ from shadowgraph.target.modules import read_modules
 from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.stopping import StoppedProcess
 
-__all__ = ["Loaded", "find_loaded", "hook_in_child", "hook_loaded"]
+__all__ = ["Loaded", "find_loaded", "hook_alike", "hook_children", "hook_in_child", "hook_loaded"]
 
 _PLACE_TRIES = 5
 
@@ -159,6 +160,44 @@ def hook_in_child(
         return found.choices
     finally:
         memory.close()
+
+
+def hook_alike(pid: int, process: EnteredProcess) -> None:
+    """Hook in a process that has forked from ``process`` before what has been hooked there since.
+
+    That is what both have at the same place, as before a fork; the functions keep their numbers.
+    """
+    memory = Memory(pid)
+    try:
+        mark = program_mark(pid)
+        found, mappings = Loaded(), read_mappings(pid)
+        before = HookedBefore(memory, process.agent.zones, process.hooks)
+        for module in read_modules(pid, mappings):
+            found.again += before.by_us(module) or []
+            shared = before.as_elsewhere(module, mappings)
+            mappings += [mapping for one in shared for mapping in one.mappings]
+            found.shared += shared
+        if found.needs_hooks:
+            _Child(memory, process, found, mark).hook()
+    finally:
+        memory.close()
+
+
+def hook_children(process: EnteredProcess, since: int) -> list[str]:
+    """Do so in all that began no earlier than ``since``; sentences about those where that cannot be done."""
+    problems = []
+    for pid in sharers(process.agent.arena.inode, since):
+        if pid == process.pid:
+            continue
+        try:
+            with alone_with(pid):
+                hook_alike(pid, process)
+        except (ShadowgraphError, OSError) as error:
+            if runs(pid):
+                problems.append(
+                    f"process {pid}, which was forked before: calls of what is hooked now are not seen: {error}"
+                )
+    return problems
 
 
 @dataclass

@@ -18,6 +18,7 @@ __all__ = [
     "filters_of",
     "find_process",
     "find_thread",
+    "just_now",
     "runs",
     "sharers",
     "shares",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 _LOCK_SECONDS = 60.0
+_MOMENT_SECONDS = 5.0
 _ARENA = b"memfd:shadowgraph"
 _PF_EXITING = 4  # include/linux/sched.h
 
@@ -120,6 +122,11 @@ def _is_dying(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return any(mask & 1 << signal.SIGKILL - 1 for mask in pending)
+
+
+def just_now() -> int:
+    """The kernel's ticks a moment ago (see start_time()): who began since may have been forked while we worked."""
+    return int((time.clock_gettime(time.CLOCK_BOOTTIME) - _MOMENT_SECONDS) * os.sysconf("SC_CLK_TCK"))
 
 
 def start_time(pid: int) -> int | None:

@@ -26,7 +26,7 @@ from shadowgraph.ops.handover import Entrance, TakenOver, asked_besides, hand_ov
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.notes import Notes
 from shadowgraph.ops.pending_execs import PendingExecs
-from shadowgraph.ops.processes import alone_with, end_told
+from shadowgraph.ops.processes import alone_with, end_told, start_time
 from shadowgraph.ops.recorder_slot import Joined, give_back_recorder_slot, join_for_recording
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.remarks import largest_library, nothing_hooked, refuse_agent, unused, why_unmatched
@@ -159,10 +159,19 @@ class Recording:
             process = attachment.carry_out(judge)
         finally:
             attachment.close()
-        if joined is not None and self.selection.names_modules():
-            ask_when_loaded(joined.agent)  # also those that have forked from it before
+        if joined is not None:
+            self._join_children(process)
         self._stood_still += attachment.stops
         return process
+
+    def _join_children(self, process: EnteredProcess) -> None:
+        """What others attached to before may have forked since: record the same functions there."""
+        from shadowgraph.ops.loaded_later import hook_children
+
+        if process.hooks:
+            self.notes.say(*hook_children(process, start_time(process.pid) or 0))
+        if self.selection.names_modules():
+            ask_when_loaded(process.agent)
 
     def _record(self, pid: int, started: Callable[[], None] | None, seconds: float | None) -> Result:
         """Record what has been entered, to the end."""
