@@ -305,7 +305,8 @@ class LaterEntries(Generic[_Source]):
         if status is None or not runs(pid):
             self._give_up(waiting)
             return True
-        is_traced = status["TracerPid"] != "0"  # by the first one, until it has noted whom it expects
+        # By the first one, until it has noted whom it expects. One in another PID namespace may have no number here.
+        is_traced = status["TracerPid"] != "0" or status["State"].startswith("t")
         waiting.entrance = waiting.entrance or Entrance.find(pid, waiting.former)
         if waiting.entrance is not None and waiting.entrance.is_open():
             return True
