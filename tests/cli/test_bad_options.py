@@ -27,6 +27,11 @@ def refused(*arguments: str | Path) -> str:
     return said.getvalue().removeprefix("shadowgraph: ").rstrip("\n")
 
 
+def test_what_is_missing_behind_an_option_is_explained_by_the_command_that_has_it() -> None:
+    assert refused("record", "-f").endswith("requires an argument; see `shadowgraph record --help`")
+    assert refused("--nothing").endswith("see `shadowgraph --help`")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -17,7 +17,7 @@ from shadowgraph.errors import UsageError
 from shadowgraph.trace.convert import convert
 from shadowgraph.trace.folder import CALLS, CALLS_FOOTER, FUNCTIONS, MANIFEST, PROCESSES, SPOOL, THREADS
 from tests.support.commands import Outcome, run
-from tests.support.synthetic import Recording, simulate_calls
+from tests.support.synthetic import Call, Recording, simulate_calls
 
 VIEWS = ("report", "replay", "graph")
 TABLES = (FUNCTIONS, THREADS, PROCESSES)
@@ -206,6 +206,12 @@ def test_json_and_csv_say_on_stderr_what_they_have_no_place_for(
         printed = capsys.readouterr()
         assert printed.err == f"shadowgraph: damaged: {PROCESSES} is missing; processes have no names\n"
         assert "damaged" not in printed.out
+
+
+def test_a_name_without_its_end_is_completed(tmp_path: Path) -> None:
+    path = Recording({0: [Call(0, 0, 10, 1)]}).write(tmp_path / "x.sgt")
+    assert run("report", tmp_path / "x").error.endswith(f"x: there is no such trace; {path} is one")
+    assert run("report", tmp_path / "y").error.endswith("y: there is no such trace")
 
 
 def test_the_python_interface_refuses_with_an_exception_of_ours(tmp_path: Path) -> None:

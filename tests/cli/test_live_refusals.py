@@ -178,6 +178,12 @@ def test_what_is_no_pid_is_said_to_be_none(text: str) -> None:
         (["-f", "leaf", "--pid", "PID", "--", "true"], "no program can be named with it", 2),
         (["-f", "leaf", "--for", "soon", "PID"], "'soon' is not a time; write one like 250us, 1.5ms, 2s or 5m", 2),
         (["-f", "leaf", "--for", "0s", "PID"], "'0s' is no time at all", 2),
+        (
+            ["-f", "leaf", "PID", "--for", "100", "ms"],
+            "is followed by 'ms': name one process, and write the values of",
+            2,
+        ),
+        (["-f", "leaf", "PID", "PID"], "name one process, and write the values of options without spaces", 2),
         (["-f", "re:(", "PID"], "re:(: is not a regular expression", 2),
         (["-f", "agent.so!*", "PID"], "nothing of agent.so can be hooked", 2),
         (["-f", "leaf", "--", "no_such_program_anywhere"], "no_such_program_anywhere: no such program in PATH", 125),

@@ -15,7 +15,7 @@ from shadowgraph.target.running import vet_running
 @pytest.mark.parametrize(
     ("scope", "said", "advice"),
     [
-        ("0", "it has rights that we have not", "run shadowgraph as root"),
+        ("0", "it has rights that we have not", "root"),
         ("1", "ptrace_scope is 1, which lets a user trace only what the tracer has started", "let shadowgraph start"),
         ("2", "ptrace_scope is 2, which lets nobody trace but who has CAP_SYS_PTRACE", "run shadowgraph as root"),
         ("3", "ptrace_scope is 3, which lets nobody trace, until the next boot", "restart the machine"),
@@ -39,6 +39,15 @@ def test_another_user_is_named_with_the_way_to_become_them(monkeypatch: pytest.M
     sentence = permission.why_forbidden(1)
     assert "it belongs to uid 7654321, and we are uid 1234567" in sentence
     assert "run shadowgraph as that user (sudo -u '#7654321' …) or as root" in sentence
+
+
+@pytest.mark.parametrize(
+    ("user", "advice"), [("1234", "run shadowgraph as root (sudo …)"), ("0", "a sandbox may forbid it even to root")]
+)
+def test_who_is_root_is_not_told_to_become_root(user: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission, "read_status", lambda pid: {"Uid": f"{user}\t{user}\t0\t0"})
+    monkeypatch.setattr(permission, "_scope", lambda: 0)
+    assert permission.why_forbidden(1).endswith(f"; {advice}")
 
 
 def test_what_may_be_traced_is_not_forbidden() -> None:

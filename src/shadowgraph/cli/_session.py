@@ -340,6 +340,11 @@ def _target_of(words: Sequence[str], pid: int | None) -> tuple[list[str], int | 
         raise UsageError("name a process by its pid, or a program to run")
     if len(words) == 1 and words[0].isdecimal():
         return [], int(words[0])
+    if words[0].isdecimal() and shutil.which(words[0]) is None:
+        raise UsageError(
+            f"process {words[0]} is followed by {shlex.join(words[1:])!r}: name one process, "
+            "and write the values of options without spaces (--for 100ms)"
+        )
     there = processes_named(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else ""
     if there:
         raise UsageError(f"{words[0]} is no program in PATH; to look at a process, give its number: {there}")

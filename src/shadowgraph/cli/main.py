@@ -40,6 +40,8 @@ _MEANT = {
     "script": "replay",
     "dump": "replay",
     "tree": "graph",
+    "flame": "graph",
+    "flamegraph": "graph",
     "latency": "hist",
     "histogram": "hist",
     "live": "top",
@@ -116,7 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later
             error.show()
         else:
-            click.echo(f"shadowgraph: {_sentence(error)}", err=True)
+            click.echo(f"shadowgraph: {_sentence(error, sys.argv[1:] if arguments is None else arguments)}", err=True)
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
@@ -133,12 +135,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(code)
 
 
-def _sentence(error: click.ClickException) -> str:
+def _sentence(error: click.ClickException, arguments: list[str]) -> str:
     """What click has to say, as one sentence like all others, and where to read on."""
     said = error.format_message().rstrip(".").replace("\n", " ")
     said = said[:1].lower() + said[1:]
     context = getattr(error, "ctx", None)
-    help_text = f"`{context.command_path if context is not None else 'shadowgraph'} --help`"
+    named = [name for name in arguments[:1] if name in _COMMANDS]
+    help_text = f"`{context.command_path if context is not None else ' '.join(['shadowgraph', *named])} --help`"
     return f"{said} See {help_text}" if said.endswith("?") else f"{said}; see {help_text}"
 
 

@@ -43,9 +43,10 @@ def why_forbidden(pid: int) -> str:
         also = ", or set it to 0 (sudo sysctl kernel.yama.ptrace_scope=0)" if scope < 3 else ""
         start = ", or let shadowgraph start the program" if scope == 1 else ""
         return f"{refused}: kernel.yama.ptrace_scope is {scope}, which {_SCOPES[scope]}; {advice}{start}{also}"
+    remedy = "a sandbox may forbid it even to root" if ours == 0 else "run shadowgraph as root (sudo …)"
     return (
         f"{refused}: it has rights that we have not (setuid, capabilities, another user namespace), or forbids it "
-        "(prctl PR_SET_DUMPABLE); run shadowgraph as root (sudo …)"
+        f"(prctl PR_SET_DUMPABLE); {remedy}"
     )
 
 

@@ -216,7 +216,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     A recorder may be killed before it has written a manifest: where there is a spool, an empty one stands for it.
     """
     if not folder.exists():
-        raise UsageError(f"{folder}: there is no such trace")
+        other = folder.with_name(folder.name + ".sgt")
+        raise UsageError(f"{folder}: there is no such trace" + (f"; {other} is one" if other.is_dir() else ""))
     if not folder.is_dir():
         raise UsageError(f"{folder}: is not a trace (a trace is a folder, made by `shadowgraph record`)")
     try:
