@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import shadowgraph
+
 # What takes a tenth of a second to import, or is only for development.
 HEAVY = {"numpy", "pyarrow", "iced_x86", "pandas", "polars", "duckdb", "capstone", "elftools"}
 
@@ -88,3 +90,18 @@ def test_recording_what_is_known_loads_neither_planner_nor_decoder(
         assert status == 0
         assert (not UNNEEDED & set(loaded)) is expected, UNNEEDED & set(loaded)
         shutil.rmtree(tmp_path / "t.sgt")
+
+
+INTERRUPTED = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit('went on')\n"
+
+
+@pytest.mark.parametrize(("before", "status", "said"), [("", -2, ""), ("trap '' INT; ", 1, "went on\n")])
+def test_an_interrupt_while_it_is_loaded_ends_it_in_silence(
+    before: str, status: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "click.py").write_text(INTERRUPTED)
+    source = Path(shadowgraph.__file__).parents[1]
+    command = f"{before}exec '{sys.executable}' -m shadowgraph.cli.start --version"
+    environment = {"PYTHONPATH": f"{tmp_path}:{source}", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr, done.stdout) == (status, said, "")
