@@ -163,6 +163,12 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
         assert len(finished.stderr.splitlines()) == 1
 
 
+def test_of_a_number_it_is_said_which_program_that_process_runs(tmp_path: Path) -> None:
+    finished = run(str(os.getpid()), folder=tmp_path)
+    assert finished.stderr.endswith(f"; process {os.getpid()} runs {os.path.realpath(sys.executable)}\n")
+    assert "process" not in run("99999999", folder=tmp_path).stderr
+
+
 def test_a_reader_that_leaves_early_is_no_error(program: Path) -> None:
     source = Path(__file__).resolve().parents[2] / "src"
     command = f"{sys.executable} -c 'from shadowgraph.cli.main import main; main()' functions {program} | head -1"

@@ -42,7 +42,16 @@ def _locate(name: str, for_script: str = "") -> str:
     if for_script:
         raise UsageError(f"{for_script} is a script for {name}, and there is no such program")
     where = "" if "/" in name else " in PATH or in the current folder"
-    raise UsageError(f"{name}: there is no such program or library{where}")
+    raise UsageError(f"{name}: there is no such program or library{where}{_of_process(name)}")
+
+
+def _of_process(name: str) -> str:
+    """The end of a sentence about a number that is that of a process: which program it runs; else ""."""
+    try:
+        program = os.readlink(f"/proc/{int(name)}/exe") if name.isdecimal() else ""
+    except OSError:
+        return ""
+    return f"; process {name} runs {program}" if program else ""
 
 
 def _interpreter(path: str) -> str | None:
