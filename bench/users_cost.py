@@ -152,9 +152,9 @@ def say_beside_counter(bench: Bench, hook: float) -> None:
 
 
 def say_handlers(costs: dict[int, Cost], idle: dict[int, Cost], hook: float) -> None:
-    """What the promise about handlers is: what each pair adds to a call that is hooked anyway.
+    """What each pair adds to a call: the first to that of a function that nobody is on, the next ones to what there is.
 
-    ``hook`` is what such a call costs with neither handlers nor time stamps; what a pair alone adds to it is its own.
+    ``hook`` is what a hooked call costs with neither handlers nor time stamps; what a pair alone adds to it is its own.
     """
     more = (costs[2].traced - costs[1].traced, (costs[8].traced - costs[1].traced) / 7)
     say(
@@ -163,7 +163,7 @@ def say_handlers(costs: dict[int, Cost], idle: dict[int, Cost], hook: float) -> 
         target={"added_ns": HANDLER_NS},
     )
     alone: dict[str, Figure] = {"added_ns": costs[1].added, "hook_ns": hook, "own_ns": costs[1].added - hook}
-    say("a pair of empty handlers, alone", alone, target={"own_ns": HANDLER_NS})
+    say("a pair of empty handlers, alone", alone, target={"added_ns": HANDLER_NS})
     saved = (costs[8].traced - idle[8].traced) / costs[8].traced
     say("saved by entries that return 0, of eight pairs", {"share": saved}, at_least={"share": 0.25})
 

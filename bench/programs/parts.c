@@ -35,7 +35,7 @@ void sg_enter_slow(void)
 /* Known to the agent's paths, and never reached: nobody but a recorder is on these functions. */
 void *sg_registry;
 char *sg_areas;
-uint64_t sg_handlers_here[SG_USERS];
+struct sg_handlers_here sg_handlers_here;
 struct sg_losses *sg_losses;
 
 void sg_leave_measured(void)

@@ -173,7 +173,7 @@ static void enter_tail(struct sg_thread *thread, struct sg_user_call *call)
         sg_retire(thread, frame);
         return;
     }
-    owner->open->function = (owner->open->function & ~SG_OPEN_RECORDERS) | SG_OPEN_SLOW; /* its return ends more than itself */
+    owner->open->function = (owner->open->function & ~(SG_OPEN_RECORDERS | SG_OPEN_FRUGAL)) | SG_OPEN_SLOW; /* its return ends more than itself */
     owner->target = (uint64_t)frame;
 }
 

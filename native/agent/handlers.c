@@ -9,7 +9,7 @@ struct state {
     uint8_t bytes[SG_STATE_SIZE] __attribute__((aligned(64)));
 };
 
-uint64_t sg_handlers_here[SG_USERS];
+struct sg_handlers_here sg_handlers_here;
 
 /* Everything but the tiles of AMX, which no handler touches (XCR0 bits 17 and 18). */
 static void save_state(struct state *state)
@@ -45,16 +45,18 @@ const uint64_t *sg_handler_faulted(uint32_t number, uint64_t address, uint64_t p
     struct sg_thread *thread = sg_thread_word();
     if (thread <= SG_THREAD_SHARED || thread->magic != SG_THREAD_MAGIC || !thread->shared->inside)
         return 0;
-    struct sg_user *user = &sg_registry->users[(thread->shared->inside - 1) % SG_USERS];
+    uint32_t slot = sg_inside_whose(thread->shared->inside);
+    struct sg_user *user = &sg_registry->users[slot];
     int in_code = pc - user->code < user->code_size;
     uint64_t called_from;
     if (!in_code && sg_peek(place, &called_from)) /* it has called what is no code */
         in_code = called_from - user->code < user->code_size;
-    if (place > thread->shared->inside_stack || (user->code_size && !in_code))
+    if (place > sg_inside_where(thread->shared->inside) || (user->code_size && !in_code))
         return 0; /* of a signal handler that has interrupted it, or after it was left by longjmp */
     user->fault_address = address;
     user->fault = number;
-    __atomic_fetch_or(&sg_registry->faulted, 1ull << (user - sg_registry->users), __ATOMIC_SEQ_CST);
+    __atomic_fetch_or(&sg_registry->faulted, 1ull << slot, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&sg_registry->since[slot], SG_NOBODY, __ATOMIC_SEQ_CST);
     return thread->way_out;
 }
 

@@ -60,27 +60,39 @@ static inline void sg_handling_end(struct sg_thread *thread, const struct sg_han
         __atomic_store_n(&thread->shared->inside, 0, __ATOMIC_RELEASE);
 }
 
+/* What `inside` tells: of whose handler, and where on the stack. One word, for it must be true whenever a signal comes. */
+static inline uint32_t sg_inside_whose(uint64_t inside)
+{
+    return (uint32_t)((inside & SG_INSIDE_SLOT) - 1) % SG_USERS;
+}
+
+static inline uint64_t sg_inside_where(uint64_t inside)
+{
+    return inside >> SG_INSIDE_SHIFT;
+}
+
+static inline void sg_inside_say(struct sg_thread *thread, const struct sg_handling *where, uint32_t slot)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&thread->shared->inside, (uint64_t)where << SG_INSIDE_SHIFT | (slot + 1), __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
 /* `from`: the slot of a call. One within a handler lies below where that runs; if it does not, the handler has been left. */
 static inline int sg_is_inside(struct sg_thread *thread, uint64_t from)
 {
-    struct sg_shared_thread *shared = thread->shared;
-    if (__builtin_expect(!shared->inside, 1))
+    uint64_t inside = thread->shared->inside, where = sg_inside_where(inside);
+    if (__builtin_expect(!inside, 1))
         return 0;
-    return !(from > shared->inside_stack && sg_on_own_stack(thread, from) == sg_on_own_stack(thread, shared->inside_stack));
+    return !(from > where && sg_on_own_stack(thread, from) == sg_on_own_stack(thread, where));
 }
 
 /* Says that this thread is in handlers from now on, the first being that of `slot`; 0 if it is in one already. */
 static inline int sg_handling_announce(struct sg_thread *thread, struct sg_handling *handling, uint32_t slot, uint64_t from)
 {
-    struct sg_shared_thread *shared = thread->shared;
     if (sg_is_inside(thread, from))
         return 0;
-    __atomic_store_n(&shared->inside_stack, (uint64_t)handling, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    __atomic_store_n(&shared->inside, slot + 1, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    /* Once more: a handler of a signal between the two may have had its own. */
-    __atomic_store_n(&shared->inside_stack, (uint64_t)handling, __ATOMIC_RELAXED);
+    sg_inside_say(thread, handling, slot);
     handling->running = 1;
     return 1;
 }
@@ -88,12 +100,10 @@ static inline int sg_handling_announce(struct sg_thread *thread, struct sg_handl
 /* Runs one of them unless its user has gone, or it is not in this process; whether the exit is wanted, if this was the entry. */
 static inline int sg_handling_run(struct sg_thread *thread, struct sg_handling *handling, uint32_t slot, uint64_t address, int with_vectors)
 {
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    __atomic_store_n(&thread->shared->inside, slot + 1, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    sg_inside_say(thread, handling, slot);
     if (!__builtin_expect((sg_registry->live & ~sg_registry->faulted) >> slot & 1, 1))
         return 1;
-    if (!__builtin_expect(sg_registry->users[slot].code_number == sg_handlers_here[slot], 1)) {
+    if (!__builtin_expect(sg_registry->users[slot].code_number == sg_handlers_here.numbers[slot], 1)) {
         sg_users_missed(thread, 1ull << slot);
         return 0;
     }

@@ -44,16 +44,7 @@ sg_enter:
     RETURN_ADDRESS_OR .Lenter_slow
 .Lenter_take:
     THREAD rdx, rcx, .Lenter_slow
-    mov rax, [rdx + THREAD_TOP]              /* the frame below ours */
-    test rax, rax
-    jz .Lenter_slow                          /* a forked child */
-    cmp qword ptr [rax + SG_STRIDE + FRAME_SLOT], SG_SLOT_FREE
-    jne .Lenter_no_frame
-    cmp rsp, [rax + FRAME_SLOT]
-    jae .Lenter_slow                         /* the frame below is dead, or on another stack */
-    lea rcx, [rax + SG_STRIDE]
-    cmpxchg [rdx + THREAD_TOP], rcx          /* ours is taken, and stays free for signal handlers until it has a slot */
-    jne .Lenter_slow
+    TAKE_FRAME .Lenter_slow, .Lenter_no_frame
 .Lenter_taken:
     WRITE_FRAME rcx
     NOW
@@ -63,7 +54,7 @@ sg_enter:
     mov eax, [r11 + FUNCTION_ID]
     mov [rdx + 8], rax                       /* from here on the controller sees the call as open */
 .Lenter_go:
-    TO_SITE_BY_BIT cl, 64, TO_SITE_BY_BIT cl, 128, TO_SITE_BY_BIT ch, 1, TO_SITE
+    TO_SITE_OF_FRAME
     .cfi_endproc
     .size sg_enter, . - sg_enter
     .globl sg_enter_end
@@ -98,6 +89,7 @@ sg_enter_aside:
 sg_enter_from_caller:                        /* recorded if the executable calls it */
     SAVE_AT_ENTRY
     RETURN_ADDRESS_OR .Lenter_slow
+    mov rax, [rsp]
     sub rax, [rip + sg_caller_low]
     cmp rax, [rip + sg_caller_size]
     jb .Lenter_take
@@ -140,7 +132,7 @@ sg_enter_count_and_record:
     shr eax, PAGE_CELLS_SHIFT
     cmp qword ptr [rcx + 8 * rax], 0
     je .Lenter_slow
-    TAKE_FRAME .Lenter_slow
+    TAKE_FRAME .Lenter_slow, .Lenter_slow
     mov rdx, [rdx + THREAD_PAGES]
     mov eax, [r11 + FUNCTION_CELL]
     shr eax, PAGE_CELLS_SHIFT
@@ -158,7 +150,7 @@ sg_enter_measure:
     SAVE_AT_ENTRY
     RETURN_ADDRESS_OR .Lenter_slow
     THREAD rdx, rcx, .Lenter_slow
-    TAKE_FRAME .Lenter_slow
+    TAKE_FRAME .Lenter_slow, .Lenter_slow
     mov [rsp - 56], rdi
     WRITE_FRAME rcx
     mov rdx, [rcx + FRAME_OPEN]
@@ -202,7 +194,7 @@ sg_enter_recorders:
     SAVE_AT_ENTRY
     RETURN_ADDRESS_OR .Lenter_slow
     THREAD rdx, rcx, .Lenter_slow
-    TAKE_FRAME .Lenter_slow
+    TAKE_FRAME .Lenter_slow, .Lenter_slow
     WRITE_FRAME rcx
     mov rax, [r11 + FUNCTION_RECORDERS]
     mov rdx, [rcx + FRAME_OPEN]

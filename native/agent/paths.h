@@ -68,6 +68,10 @@
     \next
     .endm
 
+    .macro TO_SITE_OF_FRAME
+    TO_SITE_BY_BIT cl, 64, TO_SITE_BY_BIT cl, 128, TO_SITE_BY_BIT ch, 1, TO_SITE
+    .endm
+
     .macro SAVE_AT_ENTRY
     mov [rsp - 16], rax
     mov [rsp - 24], rdx
@@ -75,11 +79,10 @@
     SAVE_FLAGS -40
     .endm
 
-/* The caller's return address into rax; off to `if_site` if it is a site: then this is a tail call. */
+/* Off to `if_site` if the caller's return address is a site: then this is a tail call. */
     .macro RETURN_ADDRESS_OR if_site
-    mov rax, [rsp]
+    mov rdx, [rsp]
     lea rcx, [rip + sg_sites]
-    mov rdx, rax
     sub rdx, rcx
     cmp rdx, SG_STRIDE * SG_FRAMES
     jb \if_site
@@ -95,6 +98,34 @@
     mov [\frame + FRAME_SLOT], rsp
     .endm
 
+/* The frame rcx of a call that has ended; rdx is the thread. */
+    .macro GIVE_BACK_FRAME not_top
+    mov rsi, [rcx + FRAME_OPEN]
+    mov qword ptr [rsi + 8], 0
+    mov qword ptr [rcx + FRAME_SLOT], SG_SLOT_FREE
+    mov rsi, [rcx + FRAME_ORIGINAL]
+    mov [rsp - 8], rsi
+    .cfi_remember_state
+    RETURN_ADDRESS_IN_SLOT                   /* the frame may be another call's as soon as it is given back */
+    lea rsi, [rcx - SG_STRIDE]
+    mov rax, rcx
+    cmpxchg [rdx + THREAD_TOP], rsi
+    jne \not_top
+    .endm
+
+    .macro TO_CALLER
+    RESTORE_FLAGS -48
+    mov rax, [rsp - 16]
+    mov rdx, [rsp - 24]
+    mov rsi, [rsp - 32]
+    mov rcx, [rsp - 40]
+    mov rdi, [rsp - 56]
+    lea rsp, [rsp - 8]
+    .cfi_def_cfa rsp, 16
+    ret                                      /* predicted: it matches the call of the original caller */
+    .cfi_restore_state
+    .endm
+
 /* A place for a record into rdi, reserved in one instruction; then filled. `position`: of the thread's ring, in memory. */
     .macro RESERVE full, position:vararg
     movabs rdi, SG_PLACE_ONE
@@ -105,17 +136,25 @@
     prefetchw [rdi + SG_AHEAD]               /* a segment comes from memory, or from the controller's processor */
     .endm
 
-/* A frame for this call into rcx, as in sg_enter; rdx is the thread. */
-    .macro TAKE_FRAME without
-    mov rax, [rdx + THREAD_TOP]
+/* A frame for this call into rcx; rdx is the thread. One conditional instruction takes it: docs/costs.md says why. */
+    .macro TAKE_FRAME without, no_frame
+    TOP_OR \without
+    TAKE_FRAME_ABOVE \without, \no_frame
+    .endm
+
+    .macro TOP_OR without
+    mov rax, [rdx + THREAD_TOP]              /* the frame below ours */
     test rax, rax
-    jz \without
+    jz \without                              /* a forked child */
+    .endm
+
+    .macro TAKE_FRAME_ABOVE without, no_frame
     cmp qword ptr [rax + SG_STRIDE + FRAME_SLOT], SG_SLOT_FREE
-    jne \without
+    jne \no_frame
     cmp rsp, [rax + FRAME_SLOT]
-    jae \without
+    jae \without                             /* the frame below is dead, or on another stack */
     lea rcx, [rax + SG_STRIDE]
-    cmpxchg [rdx + THREAD_TOP], rcx
+    cmpxchg [rdx + THREAD_TOP], rcx          /* ours is taken, and stays free for signal handlers until it has a slot */
     jne \without
     .endm
 

@@ -45,26 +45,9 @@ sg_return:
     mov [rdi], rsi
     mov [rdi + 8], rax
 .Lreturn_free:
-    mov rsi, [rcx + FRAME_OPEN]
-    mov qword ptr [rsi + 8], 0
-    mov qword ptr [rcx + FRAME_SLOT], SG_SLOT_FREE
-    mov rsi, [rcx + FRAME_ORIGINAL]
-    mov [rsp - 8], rsi
-    RETURN_ADDRESS_IN_SLOT                   /* the frame may be another call's as soon as it is given back */
-    lea rsi, [rcx - SG_STRIDE]
-    mov rax, rcx
-    cmpxchg [rdx + THREAD_TOP], rsi
-    jne .Lreturn_not_top
+    GIVE_BACK_FRAME .Lreturn_not_top
 .Lreturn_go:
-    RESTORE_FLAGS -48
-    mov rax, [rsp - 16]
-    mov rdx, [rsp - 24]
-    mov rsi, [rsp - 32]
-    mov rcx, [rsp - 40]
-    mov rdi, [rsp - 56]
-    lea rsp, [rsp - 8]
-    .cfi_def_cfa rsp, 16
-    ret                                      /* predicted: it matches the call of the original caller */
+    TO_CALLER
     .cfi_endproc
     .size sg_return, . - sg_return
     .globl sg_return_end
@@ -88,7 +71,9 @@ sg_return_aside:
     jmp .Lreturn_free
 .Lreturn_marked:
     bt rdi, OPEN_FRUGAL_BIT
-    jc .Lreturn_frugal
+    jnc .Lreturn_other_marks
+    FRUGAL_RETURN
+.Lreturn_other_marks:
     bt rdi, OPEN_RECORDERS_BIT
     jc .Lreturn_recorders
     bt rdi, OPEN_MEASURED_BIT
@@ -148,7 +133,6 @@ sg_return_aside:
     mov r8, [rsp - 72]
     mov r9, [rsp - 80]
     jmp .Lreturn_slow
-    FRUGAL_RETURN
 .Lreturn_not_top:                            /* changed between the comparison and the exchange, by a signal handler */
     mov edx, 1
     jmp .Lreturn_call

@@ -80,11 +80,12 @@
 
 /* struct sg_shared_thread, struct sg_function (asserted against arena.h) */
 #define SHARED_PID 4
+#define SHARED_TID 8
 #define SHARED_MISSED 32
 #define SHARED_DROPPED 40
 #define SHARED_FILTERED 48
 #define SHARED_INSIDE 80
-#define SHARED_INSIDE_STACK 88
+#define INSIDE_SHIFT 7
 #define FUNCTION_ENTER 0
 #define FUNCTION_BODY 8
 #define FUNCTION_ID 16
@@ -113,26 +114,25 @@
 #define USERS_SHIFT 6
 #define LOSSES_MISSED 0
 #define LOSSES_SHIFT 5
-#define REGISTRY_HAS_ORDER 4
-#define REGISTRY_LIVE 24
-#define REGISTRY_FAULTED 32
-#define REGISTRY_EPOCHS 96
-#define REGISTRY_WITH_INSTANCES 680
 #define REGISTRY_TIMED 688
-#define REGISTRY_FRUGAL 712
 #define REGISTRY_TIMED_AT_EXIT 720
 #define REGISTRY_TOLD_TIME 728
-#define REGISTRY_USERS 736
+#define REGISTRY_TOLD_AT_ENTRY 736
+#define REGISTRY_TOLD_AT_EXIT 744
+#define REGISTRY_QUICK_FRUGAL 752
+#define REGISTRY_LOUD_AT_ENTRY 760
+#define REGISTRY_LOUD_AT_EXIT 768
+#define REGISTRY_SINCE 776
+#define REGISTRY_USERS 1288
 
 /* struct sg_user, struct sg_call (include/shadowgraph/ops.h) */
 #define USER_DATA_SIZE 12
 #define USER_ENTRY 24
 #define USER_EXIT 32
-#define USER_FLAGS 104
 #define USER_CODE_NUMBER 120
+#define HANDLERS_EPOCH 0
+#define HANDLERS_NUMBERS 8
 #define USER_SIZE 304
-#define USER_ENTRY_LOOKS 4
-#define USER_EXIT_LOOKS 8
 #define CALL_FUNCTION 0
 #define CALL_ARGUMENTS 8
 #define CALL_STACK 16
@@ -237,8 +237,9 @@ SAME(struct sg_thread, index, THREAD_INDEX);
 SAME(struct sg_thread, tid, THREAD_TID);
 SAME(struct sg_thread, way_out, THREAD_WAY_OUT);
 SAME(struct sg_shared_thread, pid, SHARED_PID);
+SAME(struct sg_shared_thread, tid, SHARED_TID);
 SAME(struct sg_shared_thread, inside, SHARED_INSIDE);
-SAME(struct sg_shared_thread, inside_stack, SHARED_INSIDE_STACK);
+_Static_assert(SG_INSIDE_SHIFT == INSIDE_SHIFT && SG_INSIDE_SLOT >= SG_USERS, "known to frugal.h");
 SAME(struct sg_shared_thread, missed, SHARED_MISSED);
 SAME(struct sg_shared_thread, dropped, SHARED_DROPPED);
 SAME(struct sg_shared_thread, filtered, SHARED_FILTERED);
@@ -268,23 +269,23 @@ SAME(struct sg_registry, recorders, REGISTRY_RECORDERS);
 SAME(struct sg_registry, simple, REGISTRY_SIMPLE);
 SAME(struct sg_registry, measures, REGISTRY_MEASURES);
 _Static_assert(SG_OPEN_RECORDERS == 1ull << OPEN_RECORDERS_BIT && SG_USERS == USERS_MASK + 1, "known to the paths");
-SAME(struct sg_registry, live, REGISTRY_LIVE);
-SAME(struct sg_registry, faulted, REGISTRY_FAULTED);
-SAME(struct sg_registry, epochs, REGISTRY_EPOCHS);
-SAME(struct sg_registry, with_instances, REGISTRY_WITH_INSTANCES);
 SAME(struct sg_registry, timed, REGISTRY_TIMED);
-SAME(struct sg_registry, frugal, REGISTRY_FRUGAL);
+SAME(struct sg_registry, told_at_entry, REGISTRY_TOLD_AT_ENTRY);
+SAME(struct sg_registry, told_at_exit, REGISTRY_TOLD_AT_EXIT);
+SAME(struct sg_registry, quick_frugal, REGISTRY_QUICK_FRUGAL);
+SAME(struct sg_registry, loud_at_entry, REGISTRY_LOUD_AT_ENTRY);
+SAME(struct sg_registry, loud_at_exit, REGISTRY_LOUD_AT_EXIT);
+SAME(struct sg_registry, since, REGISTRY_SINCE);
 SAME(struct sg_registry, timed_at_exit, REGISTRY_TIMED_AT_EXIT);
 SAME(struct sg_registry, told_time, REGISTRY_TOLD_TIME);
-SAME(struct sg_registry, has_order, REGISTRY_HAS_ORDER);
 SAME(struct sg_registry, users, REGISTRY_USERS);
 SAME(struct sg_user, data_size, USER_DATA_SIZE);
 SAME(struct sg_user, entry, USER_ENTRY);
 SAME(struct sg_user, exit, USER_EXIT);
-SAME(struct sg_user, flags, USER_FLAGS);
 SAME(struct sg_user, code_number, USER_CODE_NUMBER);
+SAME(struct sg_handlers_here, epoch, HANDLERS_EPOCH);
+SAME(struct sg_handlers_here, numbers, HANDLERS_NUMBERS);
 _Static_assert(sizeof(struct sg_user) == USER_SIZE, "known to the paths of frugal handlers");
-_Static_assert(SG_USER_ENTRY_LOOKS == USER_ENTRY_LOOKS && SG_USER_EXIT_LOOKS == USER_EXIT_LOOKS, "known to them");
 _Static_assert(SG_FLAG_VECTORS == FLAG_VECTORS && SG_PAGE_CELLS == 1 << PAGE_CELLS_SHIFT, "known to the entry paths");
 _Static_assert(sizeof(struct sg_function) == SG_FUNCTION_RECORD_SIZE, "thunks point at these");
 _Static_assert(sizeof(struct sg_segment) == 40, "scanned in bulk");
@@ -299,11 +300,8 @@ extern struct sg_block sg_blocks[SG_BLOCKS] SG_HIDDEN;
 extern struct sg_arena *sg_arena SG_HIDDEN;
 extern struct sg_settings sg_settings;
 
-/*
- * Whose handlers are in this process, by slot: their code_number. The controller writes it when they are. This is private memory:
- * a child that has been forked before does not have them, and one that is forked later has.
- */
-extern uint64_t sg_handlers_here[SG_USERS] __attribute__((visibility("protected")));
+/* Whose handlers are in this process. The controller writes it when they are. */
+extern struct sg_handlers_here sg_handlers_here __attribute__((visibility("protected")));
 
 /*
  * The word by which a thread finds its state: in static TLS, or, where a loader gives a library none after the start

@@ -16,6 +16,9 @@ void sg_users_start(void)
     sg_registry->epoch = 1;
     sg_registry->next_function = sg_registry->next_cell = 1;
     sg_registry->recorders = 1;
+    sg_registry->loud_at_entry = sg_registry->loud_at_exit = ~0ull;
+    for (uint32_t slot = 0; slot < SG_USERS; slot++)
+        sg_registry->since[slot] = SG_NOBODY;
 }
 
 /* These users do not get this call. */

@@ -10,8 +10,8 @@
 #include "measuring.h"
 
 /*
- * Whose call of this function it is, by one epoch of the registry, and one side: the masks of the other side may be half
- * written by whoever exchanges a filter, and have been so when this side was the other one.
+ * Whose call of this function it is, by one epoch of the registry, which has one side: the masks of the other one may be half
+ * written by whoever exchanges a filter, but not before the epoch is the next one.
  */
 static inline uint64_t sg_users_of(const struct sg_function *function, int from_executable, uint64_t *epoch)
 {
@@ -23,7 +23,7 @@ static inline uint64_t sg_users_of(const struct sg_function *function, int from_
         side = __atomic_load_n(&registry->side, __ATOMIC_ACQUIRE);
         users = __atomic_load_n(&function->users[side & 1], __ATOMIC_ACQUIRE);
         armed = __atomic_load_n(&registry->armed, __ATOMIC_ACQUIRE);
-    } while (__atomic_load_n(&registry->side, __ATOMIC_ACQUIRE) != side || __atomic_load_n(&registry->epoch, __ATOMIC_ACQUIRE) != seen);
+    } while (__atomic_load_n(&registry->epoch, __ATOMIC_ACQUIRE) != seen);
     *epoch = seen;
     users &= armed & ~registry->faulted;
     return __builtin_expect(!(users & function->callers), 1) || from_executable ? users : users & ~function->callers;

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 
 from shadowgraph import live
 from tests.support.attached import Running
@@ -31,3 +34,27 @@ def test_users_are_on_until_the_process_and_all_that_have_forked_from_it_have_en
         target.close()
         assert target.users == []  # nobody is asked any more who has gone
         assert sum(counter.counts().values()) > 0
+
+
+LARGE = """
+keep = bytearray(1 << 29)
+print("ready", flush=True)
+input()
+"""
+HANDLERS = """
+#include <shadowgraph/ops.h>
+int on_entry(struct sg_call *call) { (void)call; return 1; }
+void on_exit(struct sg_call *call) { (void)call; }
+"""
+
+
+def test_a_target_closes_quietly_while_its_process_is_dying() -> None:
+    """It takes a while to give back so much memory, in which the process runs but has none."""
+    for number in range(4):
+        with Running([sys.executable, "-c", LARGE]) as running:
+            with live.attach(running.pid) as target:
+                target.register(live.Counter(["libc.so*!read"]))
+                target.register(live.Ops(["libc.so*!read"], source=HANDLERS, entry="on_entry", exit="on_exit"))
+                os.kill(running.pid, signal.SIGKILL)
+                time.sleep(number * 0.01)  # whenever it is
+            assert running.process.wait(timeout=120) == -signal.SIGKILL

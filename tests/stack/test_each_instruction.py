@@ -15,7 +15,7 @@ from iced_x86 import Decoder
 from shadowgraph import live
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.inject import Settings, handlers_here
+from shadowgraph.agent.inject import Settings, announce_handlers
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.agent.rings import RECORDER_SLOTS
 from shadowgraph.agent.zones import SITE_STRIDE, Zone
@@ -184,9 +184,11 @@ def test_the_trace_is_right_on_the_ways_of_other_users(kind: str) -> None:
                         handlers |= set(range(user.loaded.base, user.loaded.base + user.loaded.size))
                 row, slot = user.row(registry, cells, numbers, at).with_pool(at, size), registry.free_slot()
                 if isinstance(user, live.Ops):
-                    here = handlers_here(agent.module) + 8 * slot
-                    stopped.memory.write(here, user.code_number.to_bytes(8, "little"))
-                registry.add(row, numbers, slot=slot)
+                    epoch = registry.begin_epoch()
+                    announce_handlers(stopped.memory, agent.module, slot, epoch, user.code_number)
+                    registry.add(row, numbers, slot=slot, epoch=epoch)
+                else:
+                    registry.add(row, numbers, slot=slot)
         walked = walk(stopped, every_tail=not kind.startswith(("counter", "handlers")), handlers=handlers)
         assert (walked.in_handlers > 0) == ("handlers" in kind)
         assert (agent.zones["enter_frugal"] in walked.agent_pcs) == ("handlers" in kind)

@@ -92,6 +92,10 @@ struct sg_rings {
 #define SG_THREAD_LIVE 1
 #define SG_THREAD_DEAD 2 /* recorders take what is left, and the last one sets it free; without any it is free at once */
 
+/* The bits of `inside` that say whose handler it is, with room for all slots + 1. The others are a multiple of 8. */
+#define SG_INSIDE_SHIFT 7
+#define SG_INSIDE_SLOT 127
+
 struct sg_shared_thread {
     uint32_t state;
     uint32_t pid, tid;
@@ -102,8 +106,8 @@ struct sg_shared_thread {
     uint64_t filtered;       /* cut by depth or minimal time */
     uint64_t values_lost;    /* recorded, but without its captured values */
     char name[16];
-    uint64_t inside;         /* the slot of the user whose handler it runs, + 1; or 0 */
-    uint64_t inside_stack;   /* where on its stack it does */
+    uint64_t inside;         /* the slot of the user whose handler it runs, + 1; or 0. From bit SG_INSIDE_SHIFT on: where on its stack */
+    uint64_t unused;
     uint64_t busy;           /* the users for whom it does something right now, a bit for each slot */
     uint64_t busy_stack;     /* where on its stack it began to */
     uint8_t waits[SG_RECORDERS]; /* once it is dead: 1 for each recorder that has something to take of it yet */

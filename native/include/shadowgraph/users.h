@@ -8,8 +8,9 @@
  * registration: an exit runs for a user that is still `live` and not younger than the call. So a slot's new owner never gets
  * an exit of the old one's, however often it changes hands, and whoever unregisters may go at once (R10, R11).
  *
- * An entry reads epoch, armed, and epoch again: what it has read belongs to one epoch. A controller that registers a user
- * adds one to the epoch first, and arms the slot last.
+ * An entry reads epoch, side, masks, armed, and epoch again: what it has read belongs to one epoch. A controller that registers a
+ * user adds one to the epoch first, and arms the slot last; one that exchanges a filter goes over to the other side, adds
+ * one to the epoch, and then writes the masks of the side that was.
  */
 #ifndef SHADOWGRAPH_USERS_H
 #define SHADOWGRAPH_USERS_H
@@ -17,6 +18,7 @@
 #include <stdint.h>
 
 #define SG_USERS 64
+#define SG_NOBODY 0xffffffffffffffffull /* an epoch that no call has */
 
 #define SG_USER_FREE 0
 #define SG_USER_RECORDER 1  /* a record of each call */
@@ -125,6 +127,17 @@ struct sg_event_ring {
 #define SG_EVENT_HEAD 24
 #define SG_EVENT_LIMIT 4096
 
+/*
+ * In private memory of each process (the agent's sg_handlers_here): whose handlers are in it. `numbers` tells of each slot: the
+ * code_number of the user whose handlers are. A child that was forked before they came does not have them, one that is forked
+ * later has. `epoch` is that of the last ones that came: all users with handlers of an epoch up to that are here, without a look at
+ * the numbers.
+ */
+struct sg_handlers_here {
+    uint64_t epoch;
+    uint64_t numbers[SG_USERS];
+};
+
 struct sg_registry {
     uint32_t side; /* which of a function's two masks counts: a filter is exchanged for all functions at once */
     uint32_t has_order; /* the order of registration is not that of the slots */
@@ -150,6 +163,16 @@ struct sg_registry {
     uint64_t frugal;      /* of the simple ones, handlers with an exit that call nothing and change few registers: frugal.h */
     uint64_t timed_at_exit; /* users of whose calls the end is timed */
     uint64_t told_time;   /* users whose entry handler looks at the clock */
+    uint64_t told_at_entry; /* users with SG_USER_ENTRY_LOOKS, */
+    uint64_t told_at_exit;  /* and with SG_USER_EXIT_LOOKS */
+    uint64_t quick_frugal; /* `frugal`, but nobody as long as has_order or with_instances say that their paths are not enough */
+    /* All but those of them that have a handler at this end which looks neither at the call nor at the clock, and keep nothing. */
+    uint64_t loud_at_entry, loud_at_exit;
+    /*
+     * From which epoch on calls are those of a slot's user: `epochs`, or SG_NOBODY if it is not live or its handler has died. One
+     * comparison tells the paths of frugal handlers what `live`, `faulted` and `epochs` say together.
+     */
+    uint64_t since[SG_USERS];
     struct sg_user users[SG_USERS];
 };
 

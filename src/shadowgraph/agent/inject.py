@@ -26,9 +26,9 @@ __all__ = [
     "Agent",
     "Settings",
     "agent_function",
+    "announce_handlers",
     "find_agent",
     "guard",
-    "handlers_here",
     "inject",
     "is_agent",
     "is_agent_path",
@@ -198,9 +198,13 @@ def guard(thread: RemoteThread, module: Module, *, on: bool) -> None:
         thread.call(agent_function(module, "sg_guard"), int(on))
 
 
-def handlers_here(module: Module) -> int:
-    """The address of the table of handlers that are in the process, by slot (native/agent/state.h)."""
-    return agent_function(module, "sg_handlers_here")
+def announce_handlers(memory: Memory, module: Module, slot: int, epoch: int, number: int) -> None:
+    """Say in a process's private memory that handlers have come to it (struct sg_handlers_here)."""
+    fields = layout.handlers_here_dtype.fields
+    assert fields is not None
+    place = agent_function(module, "sg_handlers_here")
+    for at, value in ((fields["numbers"][1] + 8 * slot, number), (fields["epoch"][1], epoch)):
+        memory.write(place + at, value.to_bytes(8, "little"))
 
 
 def _symbol(module: Module, name: str) -> int:

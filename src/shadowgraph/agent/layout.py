@@ -14,6 +14,8 @@ RECORDER_SLOTS = 0xFE00000000000001
 THREAD_FREE = 0
 THREAD_LIVE = 1
 THREAD_DEAD = 2
+INSIDE_SHIFT = 7
+INSIDE_SLOT = 127
 SEGMENT_FREE = 0
 SEGMENT_OWNED = 1
 SEGMENT_FULL = 2
@@ -89,6 +91,7 @@ KIND_UNWOUND = 1
 KIND_TAIL = 2
 KIND_OPEN = 3
 USERS = 64
+NOBODY = 0xFFFFFFFFFFFFFFFF
 USER_FREE = 0
 USER_RECORDER = 1
 USER_COUNTER = 2
@@ -331,6 +334,15 @@ event_ring_dtype = np.dtype(
     }
 )
 
+handlers_here_dtype = np.dtype(
+    {
+        "names": ["epoch", "numbers"],
+        "formats": ["<u8", ("<u8", (64,))],
+        "offsets": [0, 8],
+        "itemsize": 520,
+    }
+)
+
 registry_dtype = np.dtype(
     {
         "names": [
@@ -358,6 +370,12 @@ registry_dtype = np.dtype(
             "frugal",
             "timed_at_exit",
             "told_time",
+            "told_at_entry",
+            "told_at_exit",
+            "quick_frugal",
+            "loud_at_entry",
+            "loud_at_exit",
+            "since",
             "users",
         ],
         "formats": [
@@ -385,6 +403,12 @@ registry_dtype = np.dtype(
             "<u8",
             "<u8",
             "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            ("<u8", (64,)),
             (user_dtype, (64,)),
         ],
         "offsets": [
@@ -413,8 +437,14 @@ registry_dtype = np.dtype(
             720,
             728,
             736,
+            744,
+            752,
+            760,
+            768,
+            776,
+            1288,
         ],
-        "itemsize": 20192,
+        "itemsize": 20744,
     }
 )
 
@@ -609,7 +639,7 @@ shared_thread_dtype = np.dtype(
             "values_lost",
             "name",
             "inside",
-            "inside_stack",
+            "unused",
             "busy",
             "busy_stack",
             "waits",

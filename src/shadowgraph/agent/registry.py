@@ -22,17 +22,12 @@ from shadowgraph.agent.barrier import order_all_threads
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.entries import set_entries
 from shadowgraph.agent.rings import RECORDER_SLOTS, forget_recorder
+from shadowgraph.agent.user_masks import UserMasks
 from shadowgraph.agent.user_row import UserRow
 from shadowgraph.errors import StartError, UsageError
 
 __all__ = ["Registry", "UserRow", "process_start"]
 
-_ALL = (1 << 64) - 1
-# What the registry says of all users at once; `live` goes first.
-_MASKS = (
-    *("live", "at_entry", "at_exit", "counters", "with_data", "with_instances", "conditional"),
-    *("timed", "timed_at_exit", "told_time", "simple", "measures", "frugal", "limited"),
-)
 _MANY_LEFT = 24  # slots that wait to be free: then it is worth the time to look
 _Numbers = npt.NDArray[np.integer]
 
@@ -63,6 +58,7 @@ class Registry:
         self.zones = zones
         self._row = arena.registry
         self._users = arena.registry["users"]
+        self._masks = UserMasks(arena.registry)
 
     @property
     def tick_base(self) -> int:
@@ -97,7 +93,7 @@ class Registry:
         order_all_threads()
         alive = self.arena.threads["state"] == layout.THREAD_LIVE
         busy = int(np.bitwise_or.reduce(self.arena.threads["busy"][alive], initial=np.uint64(0)))
-        inside = set(self.arena.threads["inside"][alive].tolist())
+        inside = set((self.arena.threads["inside"][alive] & np.uint64(layout.INSIDE_SLOT)).tolist())
         for slot in left:
             if not busy >> slot & 1 and slot + 1 not in inside:
                 row = self._users[slot]
@@ -133,7 +129,7 @@ class Registry:
     def is_alone(self, slot: int) -> bool:
         """Whether the user of a slot is the only one, and nobody has come since it has."""
         others = np.flatnonzero(self._users["kind"] != layout.USER_FREE).tolist()
-        return others in ([], [slot]) and int(self._row["epoch"]) <= int(self._row["epochs"][slot])
+        return others in ([], [slot]) and int(self._row["epochs"].max()) <= int(self._row["epochs"][slot])
 
     def is_armed(self, slot: int) -> bool:
         """Whether calls go to the user of a slot."""
@@ -214,46 +210,48 @@ class Registry:
 
     # --- users ---
 
-    def add(self, user: UserRow, numbers: _Numbers, callers: _Numbers | None = None, *, slot: int | None = None) -> int:
+    def begin_epoch(self) -> int:
+        """Begin another epoch; which it is. Called with the lock held."""
+        epoch = int(self._row["epoch"]) + 1
+        self._row["epoch"] = epoch
+        return epoch
+
+    def add(
+        self,
+        user: UserRow,
+        numbers: _Numbers,
+        callers: _Numbers | None = None,
+        *,
+        slot: int | None = None,
+        epoch: int | None = None,
+    ) -> int:
         """Register a user on functions that are hooked, and arm it; returns its slot. Called with the lock held.
 
-        ``callers`` are those of the functions of which it wants only calls from the executable.
+        ``epoch`` is its own, if that has begun already. ``callers`` are those of the
+        functions of which it wants only calls from the executable.
         """
         if slot is None:
             slot = self.free_slot()
         if slot in RECORDER_SLOTS:
-            self._set_bit("recorders", slot, user.kind == layout.USER_RECORDER)
+            self._masks.set("recorders", slot, user.kind == layout.USER_RECORDER)
         bit = np.uint64(1 << slot)
-        self._row["epoch"] = int(self._row["epoch"]) + 1
-        self._row["epochs"][slot] = self._row["epoch"]
+        epoch = self.begin_epoch() if epoch is None else epoch
+        self._row["epochs"][slot] = epoch
         self._write_user(slot, user)
         self._losses(slot)[:] = 0  # those of whom the slot belonged to before
         self._append_order(slot)
-        self._set_bit("faulted", slot, False)
-        self._set_bit("at_entry", slot, user.at_entry)
-        self._set_bit("at_exit", slot, user.at_exit)
-        self._set_bit("counters", slot, user.shares_counter)
-        self._set_bit("with_data", slot, user.with_data)
-        self._set_bit("with_instances", slot, user.with_instances)
-        self._set_bit("conditional", slot, user.is_conditional)
-        self._set_bit("timed", slot, user.is_timed or user.start_is_timed)
-        self._set_bit("timed_at_exit", slot, user.is_timed or user.end_is_timed)
-        self._set_bit("told_time", slot, user.time_is_told)
         is_simple = (
             user.is_simple and not user.is_limited and (user.kind != layout.USER_RECORDER or slot == RECORDER_SLOTS[0])
         )
-        self._set_bit("simple", slot, is_simple)
-        self._set_bit("measures", slot, is_simple and user.is_timed and user.at_exit and not user.at_entry)
-        self._set_bit("frugal", slot, is_simple and user.is_frugal and self._has_room(slot))
-        self._set_bit("limited", slot, user.is_limited)
+        self._masks.describe(slot, user, is_simple=is_simple)
         if slot != 0:
             self._share_frames()
-        self._set_bit("live", slot, True)
+        self._masks.begin(slot, epoch)
         functions = self.arena.functions
         functions["users"][numbers] |= bit
         if callers is not None and len(callers):
             functions["callers"][callers] |= bit
-        self._set_bit("armed", slot, True)
+        self._masks.set("armed", slot, True)
         self._lead(numbers)
         return slot
 
@@ -287,8 +285,8 @@ class Registry:
         """Somebody comes beside a recorder whose limit of depth the plain paths see to, by taking the frames beyond."""
         plain = int(self._row["recorders"]) & int(self._row["live"]) & ~int(self._row["limited"]) & 1
         if plain and int(self.arena.rings[0]["depth_limit"]):
-            self._set_bit("limited", 0, True)
-            self._set_bit("simple", 0, False)
+            self._masks.set("limited", 0, True)
+            self._masks.set("simple", 0, False)
             self._lead(self.functions_of(0))
 
     def put_on(self, slot: int, numbers: _Numbers, callers: _Numbers) -> None:
@@ -312,7 +310,7 @@ class Registry:
 
     def arm(self, slot: int, *, on: bool) -> None:
         """Pause or resume a user, without a change of code. Called with the lock held."""
-        self._set_bit("armed", slot, on)
+        self._masks.set("armed", slot, on)
         self._lead(self.functions_of(slot))
 
     def remove(self, slot: int) -> None:
@@ -321,7 +319,7 @@ class Registry:
 
     def end(self, slot: int) -> None:
         """Take another controller's user off, for it to notice. Called with the lock held."""
-        self._set_bit("armed", slot, False)
+        self._masks.set("armed", slot, False)
         self._lead(self.functions_of(slot))
         if int(self._users[slot]["kind"]) == layout.USER_COUNTER and self.counts_shared(slot):
             self._keep_counts(slot)
@@ -363,6 +361,7 @@ class Registry:
         functions["callers"][new] |= bit
         self._lead(both)  # to a path that looks at the masks, where the two differ
         self._row["side"] = 1 - now
+        self.begin_epoch()  # whoever has read the masks of the other side reads again
         functions["users"][both, now] = functions["users"][both, 1 - now]
         functions["callers"][np.setdiff1d(both, wanted)] &= ~bit
         functions["callers"][wanted] |= bit
@@ -377,7 +376,7 @@ class Registry:
         self._users[slot]["flags"] |= layout.USER_LEFT
 
     def _take_off(self, slot: int) -> None:
-        self._set_bit("armed", slot, False)
+        self._masks.set("armed", slot, False)
         # On either side: a controller that has been killed in the middle of an exchange leaves them different.
         masks = self._functions["users"]
         numbers = np.flatnonzero((masks[:, 0] | masks[:, 1]) >> np.uint64(slot) & np.uint64(1))
@@ -385,8 +384,7 @@ class Registry:
         self.arena.functions["users"][numbers] &= keep
         self.arena.functions["callers"][numbers] &= keep
         self._lead(numbers)
-        for mask in _MASKS:
-            self._set_bit(mask, slot, False)
+        self._masks.clear(slot)
         self.arena.answer_all(slot)
 
     def free_slot(self) -> int:
@@ -420,12 +418,6 @@ class Registry:
         row["filter"] = user.filter.encode()[:95]
         row["kind"] = user.kind
 
-    def _has_room(self, slot: int) -> bool:
-        """Whether what users with frugal handlers keep of a call has room beside what this one keeps."""
-        frugal = int(self._row["frugal"]) & int(self._row["live"]) | 1 << slot
-        sizes = [int(self._users[one]["data_size"]) for one in range(layout.USERS) if frugal >> one & 1]
-        return sum(-(-size // 16) * 16 for size in sizes) <= layout.FRUGAL_DATA_LIMIT
-
     def _append_order(self, slot: int) -> None:
         order = self._row["order"]
         kept = [known for known in self.slots() if known != slot]
@@ -434,10 +426,6 @@ class Registry:
         seen = [known for known in new if not self._is_recorder(known)]
         self._row["has_order"] = int(seen != sorted(seen))
         order[:] = [*new, *[255] * (layout.USERS - len(new))]
-
-    def _set_bit(self, mask: str, slot: int, on: bool) -> None:
-        value = int(self._row[mask])
-        self._row[mask] = value | 1 << slot if on else value & ~(1 << slot) & _ALL
 
     def _lead(self, numbers: _Numbers) -> None:
         """Lead the thunks of these functions to the path that serves who is on them now."""

@@ -58,11 +58,12 @@ class Switch:
 
 
 def enrol(
-    registry: Registry, user: User, found: Found, *, execs: bool, ready: Callable[[int], None] | None = None
+    registry: Registry, user: User, found: Found, *, execs: bool, ready: Callable[[int, int], None] | None = None
 ) -> int:
-    """Register a user on functions that are hooked; its slot, of which ``ready`` hears before it has any call.
+    """Register a user on functions that are hooked; its slot.
 
-    ``execs``: it goes along into other programs.
+    ``ready`` hears of this, and of the user's epoch, before it has any call. ``execs``: it goes along into other
+    programs.
     """
     numbers = np.array(sorted(found.labels), np.int64)
     callers = np.array(sorted(found.callers), np.int64)
@@ -75,9 +76,10 @@ def enrol(
         row = condition.added_to(user.row(registry, cells, numbers, at), cells, at + own)
         row = row.with_pool(at, own + condition.size)
         slot = registry.free_slot() if user.slot is None else user.slot
+        epoch = registry.begin_epoch()
         if ready is not None:
-            ready(slot)
-        registry.add(row, numbers, callers, slot=slot)
+            ready(slot, epoch)
+        registry.add(row, numbers, callers, slot=slot, epoch=epoch)
         registry.set_follows(slot, on=found.follows, execs=execs)
         return slot
 

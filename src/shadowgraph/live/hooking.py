@@ -13,16 +13,16 @@ from shadowgraph.agent.hooks import Hooks, hook, write_jumps
 from shadowgraph.agent.inject import (
     Agent,
     Settings,
+    announce_handlers,
     find_agent,
     guard,
-    handlers_here,
     inject,
     loading_unasked,
     read_zones,
 )
 from shadowgraph.agent.kept import hooked_functions
 from shadowgraph.agent.registry import Registry
-from shadowgraph.errors import StartError, UsageError
+from shadowgraph.errors import UsageError
 from shadowgraph.image import Reason
 from shadowgraph.live.chosen_before import ChosenBefore, Found
 from shadowgraph.live.exchanging import Switch, exchange
@@ -44,7 +44,7 @@ from shadowgraph.ops.hooked_before import HookedBefore
 from shadowgraph.ops.joining import arena_inode, join
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.loaded_later import hook_children, hook_in_child
-from shadowgraph.ops.processes import alone_with, runs
+from shadowgraph.ops.processes import alone_with, gone_with_it, runs
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.remarks import nothing_hooked, refuse_agent, refuse_place_in_use
 from shadowgraph.ops.requests import request_hooks
@@ -363,11 +363,11 @@ class Hooking:
         finally:
             memory.close()
 
-    def announce(self, user: Ops, slot: int) -> None:
-        """Tell the process's agent that the handlers are there of the user that is about to have this slot."""
+    def announce(self, user: Ops, slot: int, epoch: int) -> None:
+        """Tell the process's agent that the handlers are there of the user that is to have this slot and epoch."""
         assert self.agent is not None
         memory = Memory(self.pid)
-        memory.write(handlers_here(self.agent.module) + 8 * slot, user.code_number.to_bytes(8, "little"))
+        announce_handlers(memory, self.agent.module, slot, epoch, user.code_number)
         memory.close()
 
     def take_out(self, user: Ops, place: Place) -> None:
@@ -375,7 +375,7 @@ class Hooking:
         if user.loaded is None or place.registry is not self.registry or not runs(self.pid) or self.has_executed():
             return
         wait_until_left(place.registry.arena, place.slot, self.known_modules)
-        with alone_with(self.pid):
+        with gone_with_it(self.pid), alone_with(self.pid):
             self.unload(user)
 
     def unload(self, user: Ops) -> None:
@@ -397,12 +397,9 @@ class Hooking:
         """Take all hooks out if nobody uses them any more."""
         if self.agent is None:
             return
-        try:
+        with gone_with_it(self.pid):
             self._give_back_room()
             self.notes += leave_if_unused(self.agent)
-        except StartError:
-            if runs(self.pid):
-                raise
 
     def _give_back_room(self) -> None:
         if self._pool is not None and self._pool.is_empty and runs(self.pid) and not self.has_executed():

@@ -50,7 +50,9 @@ def wait_until_left(arena: Arena, slot: int, known_modules: KnownModules) -> Non
 
 
 def _threads_inside(arena: Arena, slot: int) -> list[int]:
-    live = (arena.threads["state"] == layout.THREAD_LIVE) & (arena.threads["inside"] == slot + 1)
+    live = (arena.threads["state"] == layout.THREAD_LIVE) & (
+        arena.threads["inside"] & np.uint64(layout.INSIDE_SLOT) == slot + 1
+    )
     found: list[int] = np.flatnonzero(live).tolist()
     return found
 

@@ -18,6 +18,7 @@ __all__ = [
     "filters_of",
     "find_process",
     "find_thread",
+    "gone_with_it",
     "just_now",
     "runs",
     "sharers",
@@ -109,6 +110,16 @@ def end_told(pid: int) -> Iterator[None]:
         if runs(pid) and not isinstance(error, ProcessLookupError) and not _is_dying(pid):
             raise
         raise StartError(f"process {pid} ended before it could be attached to") from None
+
+
+@contextmanager
+def gone_with_it(pid: int) -> Iterator[None]:
+    """If the process ends in here, what was to be taken out of it has gone with it."""
+    try:
+        yield
+    except (StartError, OSError) as error:
+        if runs(pid) and not isinstance(error, ProcessLookupError) and not _is_dying(pid):
+            raise
 
 
 def _is_dying(pid: int) -> bool:
