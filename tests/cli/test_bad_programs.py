@@ -100,6 +100,12 @@ def executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def test_a_command_line_in_one_word_says_so(tmp_path: Path) -> None:
+    said = "sh -c true: no such program; without quotes around all of it, sh is the program and the rest its arguments"
+    assert refused(["sh -c true"], folder=tmp_path) == said
+    assert "quotes" not in refused(["no_such_program -c"], folder=tmp_path)
+
+
 def test_a_name_that_is_not_in_path_says_so(tmp_path: Path) -> None:
     executable(tmp_path / "here", "#!/bin/sh\n")
     assert "here: no such program in PATH; give a path (./…)" in refused(["here"], folder=tmp_path)

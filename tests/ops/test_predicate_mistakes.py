@@ -34,6 +34,10 @@ arg[0] == 1
    ^ '[' means nothing here
 agr(0) == 1
 ^^^ 'agr' is not known; did you mean arg?
+arg0 == 1
+^^^^ 'arg0' is not known; did you mean arg(0)?
+1 < farg12
+    ^^^^^^ 'farg12' is not known; did you mean farg(12)?
 resulta == 1
 ^^^^^^^ 'resulta' is not known; did you mean result?
 zzz == 1

@@ -32,6 +32,7 @@ __all__ = [
     "functions_option",
     "output_option",
     "pid_argument",
+    "say_which",
     "target_arguments",
     "when_option",
 ]
@@ -86,6 +87,14 @@ def target_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     words = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="PID|COMMAND…")
     pid = click.option("-p", "--pid", type=Pid(), help="The process, if not named as the first argument.")
     return pid(words(command))
+
+
+def say_which(doing: str, words: Sequence[str]) -> UsageError:
+    """The mistake of naming no function, or of naming it behind the command, where options are the command's own."""
+    said = f"say which functions to {doing}: -f PATTERN (-f '*' for all of the executable)"
+    if any(word in ("-f", "--function") for word in words):
+        said += f"; the -f behind {words[0]} is an option of {words[0]}, write ours before it"
+    return UsageError(said)
 
 
 def pid_argument(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,11 +13,11 @@ from shadowgraph.cli._session import (
     follow_option,
     functions_option,
     output_option,
+    say_which,
     target_arguments,
     when_option,
 )
 from shadowgraph.cli._time import Time
-from shadowgraph.errors import UsageError
 
 if TYPE_CHECKING:
     from shadowgraph.view.live import Function
@@ -51,7 +51,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     It ends with the program, with --for, or with Ctrl-C; a process that was attached to runs on as it was.
     """
     if not options["functions"]:
-        raise UsageError("say which functions to count: -f PATTERN (-f '*' for all of the executable)")
+        raise say_which("count", words)
     from shadowgraph.live import Counter
     from shadowgraph.view.terminal import Output
 

@@ -15,6 +15,7 @@ from shadowgraph.cli._session import (
     follow_option,
     functions_option,
     output_option,
+    say_which,
     target_arguments,
     when_option,
 )
@@ -65,7 +66,7 @@ def command(words: tuple[str, ...], pid: int | None, **options: Any) -> int:
     process that was attached to runs on as it was.
     """
     if not options["functions"]:
-        raise UsageError("say which functions to probe: -f PATTERN")
+        raise say_which("probe", words)
     from shadowgraph.view.terminal import Output
 
     output = Output(options["output"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Sequence
 
 from shadowgraph.agent import layout
@@ -29,6 +30,7 @@ from shadowgraph.ops.predicate_tree import (
 
 __all__ = ["condition_of"]
 
+_NUMBERED = re.compile(r"(f?arg)(\d{1,2})", re.ASCII)  # as others write an argument
 _VALUES: dict[str, Value | Condition] = {
     "result": Step(layout.PREDICATE_RESULT, Kind.SIGNED),
     "result_high": Step(layout.PREDICATE_RESULT_HIGH, Kind.SIGNED),
@@ -144,6 +146,8 @@ class _Reader:
     def _unknown(self, name: str, start: int) -> Mistake:
         near = difflib.get_close_matches(name, [*_VALUES, *self._functions], 1)
         known = [*(known for known in _VALUES if known.islower()), *self._functions]
+        numbered = _NUMBERED.fullmatch(name)
+        near = [f"{numbered[1]}({numbered[2]})"] if numbered else near
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         return Mistake(start, start + len(name), f"{name!r} is not known; {meant}")
 

@@ -42,12 +42,23 @@ def find_program(name: str) -> str:
     shown = next((path for path in candidates if os.path.exists(path) and ("/" in name or os.path.isfile(path))), None)
     if shown is None:
         where = "" if "/" in name else " in PATH; give a path (./…) for a program in this folder"
+        where = _why_all_in_quotes(name) or where
         raise StartError(f"{name or repr(name)}: no such program{where}")
     if os.path.isdir(shown):
         raise StartError(f"{shown}: is a folder, not a program")
     if not os.path.isfile(shown):
         raise StartError(f"{shown}: is not a regular file, so it cannot be run")
     raise StartError(f"{shown}: is not executable (chmod +x it, or name its interpreter first)")
+
+
+def _why_all_in_quotes(name: str) -> str:
+    """The end of a sentence about a name that is a command line; "" if it is none."""
+    import shutil  # it loads much, and is needed for what is wrong
+
+    first, *rest = name.split() or [""]
+    if not rest or shutil.which(first) is None:
+        return ""
+    return f"; without quotes around all of it, {first} is the program and the rest its arguments"
 
 
 def original_environment() -> list[bytes]:
