@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from shadowgraph.errors import StartError
@@ -16,7 +16,7 @@ from shadowgraph.target.remote import RemoteThread
 from shadowgraph.target.status import ignores
 from shadowgraph.target.stopping import StoppedProcess, stop_thread, thread_state, threads_of
 
-__all__ = ["CALL_SECONDS", "Judge", "Verdict", "at_safe_place", "borrowed", "refuse_other_program"]
+__all__ = ["CALL_SECONDS", "Judge", "Verdict", "at_safe_place", "borrowed", "judging_nobody", "refuse_other_program"]
 
 CALL_SECONDS = 20.0
 _SAFE_SECONDS = 10.0
@@ -41,6 +41,11 @@ class Verdict:
 
 
 Judge = Callable[[ptrace.Registers], Verdict]
+
+
+def judging_nobody(*_: object) -> nullcontext[Judge]:
+    """For who attaches to no process: no thread of any is known to be at a safe place."""
+    return nullcontext(lambda _: Verdict(False))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from shadowgraph.agent.inject import Settings
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import ShadowgraphError
 from shadowgraph.ops.asking import ask_when_loaded
+from shadowgraph.ops.borrowing import Judge, judging_nobody
 from shadowgraph.ops.choices import EnteredProcess
 from shadowgraph.ops.drain import Drain, Numbering, process_command
 from shadowgraph.ops.entered_image import EnteredImage
@@ -41,7 +42,6 @@ from shadowgraph.trace.spool_writer import SpoolWriter
 from shadowgraph.trace.ticks import clock_pair, read_ticks
 
 if TYPE_CHECKING:
-    from shadowgraph.ops.borrowing import Judge
     from shadowgraph.ops.entering_behind import JudgeOf
 
 __all__ = ["Recording"]
@@ -66,7 +66,7 @@ class Recording:
         *,
         capture: Capture | None = None,
         follow: bool = True,
-        judge_of: JudgeOf,
+        judge_of: JudgeOf = judging_nobody,
     ) -> None:
         self.stop = False
         self.spool = spool
