@@ -40,24 +40,24 @@ COUNTER_NS, HANDLER_NS, RECORDER_NS = 4.0, 12.0, 6.0
 OFF_NS = 1.0  # a jump there and one back, beside the nop's place that they take
 
 
-def counter() -> live.User:
-    return live.Counter(LEAF)
+def counter(functions: Sequence[str] = LEAF) -> live.User:
+    return live.Counter(functions)
 
 
-def totals() -> live.User:
-    return live.Totals(LEAF)
+def totals(functions: Sequence[str] = LEAF) -> live.User:
+    return live.Totals(functions)
 
 
-def histogram() -> live.User:
-    return live.Histogram(LEAF)
+def histogram(functions: Sequence[str] = LEAF) -> live.User:
+    return live.Histogram(functions)
 
 
-def handlers() -> live.User:
-    return live.Ops(LEAF, source=EMPTY, entry="on_entry", exit="on_exit")
+def handlers(functions: Sequence[str] = LEAF) -> live.User:
+    return live.Ops(functions, source=EMPTY, entry="on_entry", exit="on_exit")
 
 
-def entry_only() -> live.User:
-    return live.Ops(LEAF, source=EMPTY, entry="no_exit", exit="on_exit")
+def entry_only(functions: Sequence[str] = LEAF) -> live.User:
+    return live.Ops(functions, source=EMPTY, entry="no_exit", exit="on_exit")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Kind:
     """A kind of users, how one is made, and how many ns a call one alone may add."""
 
     name: str
-    make: Callable[[], live.User]
+    make: Callable[..., live.User]
     promised: float | None = None
 
 
@@ -208,10 +208,10 @@ def timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def say_times(what: str, seconds: Sequence[float], most: float | None = None) -> None:
-    """The least of many times is the figure: the machine may be doing other things besides."""
+def say_times(what: str, seconds: Sequence[float], most: float | None = None, *, of: str = "least_ms") -> None:
+    """The least of many times is the figure, as a rule: the machine may be doing other things besides."""
     figures: dict[str, Figure] = {"least_ms": min(seconds) * 1e3, "median_ms": statistics.median(seconds) * 1e3}
-    say(what, figures, target={"least_ms": most} if most is not None else None)
+    say(what, figures, target={of: most} if most is not None else None)
 
 
 def say_coming_and_going(bench: Bench, times: int) -> None:
@@ -244,21 +244,40 @@ def say_attaching(program: Path, times: int) -> None:
 
 def came_and_went(target: live.Target, functions: list[str]) -> float:
     """Seconds that it takes to register a counter."""
-    user = live.Counter(functions)
+    return came(target, live.Counter(functions))
+
+
+def came(target: live.Target, user: live.User) -> float:
+    """Seconds that it takes to register a user, who goes again."""
     seconds = timed(lambda: target.register(user))
     user.unregister()
     return seconds
 
 
-def say_many(number: int) -> None:
+def say_again(target: live.Target, number: int, times: int) -> None:
+    """Users of each kind on very many functions that are hooked, named as by somebody before; and by new patterns."""
+    names = [f"function_{one}" for one in range(number)]
+    ways = {"by a glob": ["function_*"], "by a regular expression": ["re:^function_"], "by all their names": names}
+    for how, functions in ways.items():
+        came(target, live.Counter(functions))
+        for kind in KINDS[:4]:
+            users = [kind.make(functions) for _ in range(times)]  # before, as above
+            what = f"registering 1 {kind.name} on {number:,} hooked functions, {how}"
+            say_times(what, [came(target, user) for user in users], 1.0, of="median_ms")
+    globs = ["function*", "funct*", "f*", "*unction_*", "*nction_*", "*ction_*"]
+    for how, patterns in (("that tells how names begin", globs[:3]), ("that tells what names hold", globs[3:])):
+        what = f"registering 1 counter on {number:,} hooked functions, by a glob {how}, for the first time"
+        say_times(what, [came_and_went(target, [pattern]) for pattern in patterns])
+
+
+def say_many(number: int, times: int) -> None:
     """A user on many functions that nobody has hooked yet, in a program that is in them all the time."""
     with Served(build_many(number)) as served, live.attach(served.pid) as target:
         served.ask("watch")
         user = live.Counter(["function_*"])
         seconds = timed(lambda: target.register(user))
         gaps = served.ask("watch")
-        second = live.Totals(["function_*"])
-        again = timed(lambda: target.register(second))
+        second = target.register(live.Totals(["function_*"]))
         while not sum(row["count"] for row in second.totals().values()):
             assert served.ask("watch"), "the program goes on"
         assert len(user.counts()) == number
@@ -268,14 +287,15 @@ def say_many(number: int) -> None:
             "by a regular expression": [came_and_went(target, [f"re:tion_{one}$"]) for one in range(100, 130)],
             "by one that ignores case": [came_and_went(target, [f"re:(?i)TION_{one}$"]) for one in range(100, 130)],
         }
+        say_times("registering the first handlers of a process", [came(target, handlers(["function_*"]))])
+        say_again(target, number, times)
     say(
         f"registering a user on {number:,} new functions",
         {"seconds": seconds, "stopped_ms": gaps["total_ms"], "longest_stop_ms": gaps["longest_ms"]},
         target={"seconds": 2.0, "stopped_ms": 100.0},
     )
-    say(f"registering a second one on {number:,} hooked functions", {"ms": again * 1e3})
-    for how, times in new.items():
-        say_times(f"registering on some of them, {how}, for the first time", times, 1.0)
+    for how, seconds_each in new.items():
+        say_times(f"registering on some of them, {how}, for the first time", seconds_each, 1.0)
 
 
 def main() -> None:
@@ -297,7 +317,7 @@ def main() -> None:
         say_beside_counter(bench, hook)
         say_coming_and_going(bench, options.times)
     say_attaching(program, options.times)
-    say_many(MANY)
+    say_many(MANY, options.times)
 
 
 if __name__ == "__main__":

@@ -75,3 +75,11 @@ def test_more_than_there_is_room_for_is_a_mistake_with_advice(monkeypatch: pytes
         with pytest.raises(UsageError, match="histograms of 2 functions"):
             target.register(live.Histogram(["other"]))
         assert running.end("") == ["done", "OK"]
+
+
+def test_room_that_has_been_left_is_room_again_for_those_who_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Running([program("live_short")]) as running, live.attach(running.pid) as target:
+        monkeypatch.setattr(layout, "PAGE_NUMBERS", layout.COUNTER_CELLS // layout.PAGE_CELLS + 2)
+        for _ in range(5):
+            target.register(live.Histogram(["sum", "tiny"])).unregister()
+        assert running.end("") == ["done", "OK"]

@@ -61,10 +61,15 @@ def test_no_code_changes_for_users_of_functions_that_are_hooked() -> None:
     with Running([built("attach_held")]) as running, live.attach(running.pid) as target:
         unhooked = code_of(running.pid)
         first = target.register(live.Counter(_HELD))
-        # Who brings the first handlers in hooks sigaction, for the faults of all handlers.
+        hooked = code_of(running.pid)
+        assert hooked != unhooked
+        # Who brings the first handlers in makes room for all that come. sigaction has been hooked by whoever was first.
         first_probe = target.register(probe(["outer"]))
         before = code_of(running.pid)
-        assert before != unhooked
+        assert first_probe.loaded is not None
+        [room] = before.keys() - hooked.keys()
+        assert room[0] <= first_probe.loaded.base < room[1]
+        assert hooked.items() <= before.items(), "nothing but the room"
         for make in (live.Counter, live.Totals, live.Histogram):
             target.register(make(_HELD))
             target.register(make(["inner"], when="arg(0) == 0"))
@@ -73,8 +78,6 @@ def test_no_code_changes_for_users_of_functions_that_are_hooked() -> None:
         first.resume()
         first.unregister()
         assert code_of(running.pid) == before
-        assert first_probe.loaded is not None
-        [room] = [place for place in before if place[0] <= first_probe.loaded.base < place[1]]
         low = first_probe.loaded.base + first_probe.loaded.size
         unused = content_of(running.pid, room, but=(low, low + first_probe.loaded.size))
         handlers = target.register(probe(_HELD))

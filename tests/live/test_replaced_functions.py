@@ -229,8 +229,8 @@ def test_going_over_again_and_again_takes_no_more_room() -> None:
             for patterns in sets:
                 totals.replace_functions(patterns)
             row = totals.place.registry.user(totals.place.slot)
-            holders = list(totals.place.cells._holders())
-            return int(row["parts"]), int(arena.registry["next_cell"]), sum(int(one["pool_size"]) for one in holders)
+            held = sum(size for _, size in totals.place.cells._held("pool_at", "pool_size"))
+            return int(row["parts"]), int(arena.registry["next_cell"]), held
 
         after_one = round_about()
         assert [round_about() for _ in range(5)] == [after_one] * 5

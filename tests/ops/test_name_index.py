@@ -139,6 +139,18 @@ def test_of_many_names_it_chooses_the_same(pattern: str, more: list[list[str]] |
     ]
 
 
+@pytest.mark.parametrize(
+    "pattern", ["re:^same$", "re:same", "re:e$", "re:^s", "*same", "*same*", "*am*", "*e", "re:^sa.e$"]
+)
+def test_names_that_many_functions_have_are_all_found(pattern: str) -> None:
+    names = [["same"] for _ in range(300)] + [["game"], ["samewhat"], ["\u00e4same"]]
+    index = NameIndex(len(names), [(name, row) for row, of_row in enumerate(names) for name in of_row])
+    one, other = (Selection([function_rule(pattern, include=True)]) for _ in range(2))
+    assert index.wanted(one, "m", default=False).tolist() == [
+        other.wants("m", of_row, default=False) for of_row in names
+    ]
+
+
 def test_few_of_many_names_are_looked_at_one_by_one() -> None:
     names = [(name, row) for row, names in enumerate(MANY) for name in names if name.isascii()]
     index = NameIndex(len(MANY), names)
@@ -154,7 +166,7 @@ def test_few_of_many_names_are_looked_at_one_by_one() -> None:
     ):
         rule, looked = function_rule(pattern, include=True), []
 
-        def looks(name: str, looked: list[str] = looked, matches: Matcher = rule.function) -> bool:
+        def looks(name: str, looked: list[str] = looked, matches: Matcher = rule.function) -> object:
             looked.append(name)
             return matches(name)
 

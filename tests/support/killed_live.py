@@ -98,12 +98,13 @@ class _Moments:
 
 def _watch(moments: _Moments) -> None:
     from shadowgraph.agent.registry import Registry
+    from shadowgraph.agent.user_masks import UserMasks
     from shadowgraph.target import memory, ptrace
 
     for owner, name in (
         (ptrace, "_request"),
         (memory.Memory, "write"),
-        (Registry, "_set_bit"),
+        (UserMasks, "set"),
         (Registry, "_lead"),
         (Registry, "_write_user"),
         (Registry, "_append_order"),

@@ -67,7 +67,7 @@ class Cells:
         if not len(numbers):
             return np.zeros(0, np.uint64)
         first, last = int(numbers.min()), int(numbers.max())
-        found: _Counts = self.read(first, last + 1 - first)[numbers.astype(np.int64) - first]
+        found: _Counts = self.read(first, last + 1 - first)[numbers.astype(np.int64, copy=False) - first]
         return found
 
     def clear(self, first: int, count: int) -> None:
@@ -88,7 +88,7 @@ class Cells:
         """The number of the first of so many cells (whole pages) that belong to no user."""
         size = layout.PAGE_CELLS
         taken = [(0, layout.COUNTER_CELLS)]
-        taken += [(int(row["first_cell"]), int(row["cell_count"])) for row in self._holders() if row["first_cell"]]
+        taken += [(at, held) for at, held in self._held("first_cell", "cell_count") if at]
         pages = [(first // size, -(-(first + length) // size)) for first, length in taken]
         page = _first_gap(pages, -(-count // size), layout.PAGE_NUMBERS)
         if page is None:
@@ -102,7 +102,7 @@ class Cells:
     def find_pool(self, size: int) -> int:
         """A place in the pool for so many bytes."""
         taken = [(0, 64)]  # place 0 means none
-        taken += [(int(row["pool_at"]), int(row["pool_at"] + row["pool_size"])) for row in self._holders()]
+        taken += [(place, place + length) for place, length in self._held("pool_at", "pool_size")]
         at = _first_gap(taken, (size + 63) // 64 * 64, layout.POOL_SIZE, 64)
         if at is None:
             raise StartError("there is no room left for what users keep in the process; end some of them first")
@@ -138,12 +138,15 @@ class Cells:
             yield part
             at = int(part["next"])
 
-    def _holders(self) -> Iterator[np.void]:
-        """Rows that hold cells and a place in the pool: those of users, and of what these were given since."""
+    def _held(self, at: str, length: str) -> Iterator[tuple[int, int]]:
+        """Where what users hold lies and how long it is (two fields), what they were given since included."""
         users = self.arena.registry["users"]
-        for user in users[users["kind"] != layout.USER_FREE]:
-            yield user
-            yield from self._parts(user)
+        columns = (users[name].tolist() for name in ("kind", at, length, "parts"))
+        for slot, (kind, place, size, parts) in enumerate(zip(*columns, strict=True)):
+            if kind != layout.USER_FREE:
+                yield place, size
+            if kind != layout.USER_FREE and parts:
+                yield from ((int(part[at]), int(part[length])) for part in self._parts(users[slot]))
 
 
 def _first_gap(taken: list[tuple[int, int]], length: int, end: int, step: int = 1) -> int | None:

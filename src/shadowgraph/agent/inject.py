@@ -32,6 +32,7 @@ __all__ = [
     "inject",
     "is_agent",
     "is_agent_path",
+    "is_guarded",
     "is_same_build",
     "load",
     "loading_unasked",
@@ -192,9 +193,16 @@ def _set(memory: Memory, module: Module, name: str, value: int) -> None:
     memory.write(place, value.to_bytes(fields[name][0].itemsize, "little"))
 
 
+def is_guarded(memory: Memory, module: Module) -> bool:
+    """Whether the agent catches the faults of handlers."""
+    fields = layout.settings_dtype.fields
+    assert fields is not None
+    return any(memory.read(agent_function(module, "sg_settings") + fields["guarded"][1], 8))
+
+
 def guard(thread: RemoteThread, module: Module, *, on: bool) -> None:
     """Have the agent, loaded as ``module``, catch the faults of handlers, or leave all signals to the program again."""
-    if bool(read_zones(thread.memory, module)["guarded"]) != on:
+    if is_guarded(thread.memory, module) != on:
         thread.call(agent_function(module, "sg_guard"), int(on))
 
 

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,9 @@ from shadowgraph.agent import layout
 from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.barrier import order_all_threads
 from shadowgraph.agent.cells import Cells
-from shadowgraph.agent.entries import set_entries
+from shadowgraph.agent.entries import Leading, lead, put_on
+from shadowgraph.agent.number_sets import either, without
+from shadowgraph.agent.registered import Registered
 from shadowgraph.agent.rings import RECORDER_SLOTS, forget_recorder
 from shadowgraph.agent.user_masks import UserMasks
 from shadowgraph.agent.user_row import UserRow
@@ -28,6 +31,7 @@ from shadowgraph.errors import StartError, UsageError
 
 __all__ = ["Registry", "UserRow", "process_start"]
 
+_KEPT = 4  # arrays of cell numbers
 _MANY_LEFT = 24  # slots that wait to be free: then it is worth the time to look
 _Numbers = npt.NDArray[np.integer]
 
@@ -42,6 +46,14 @@ def process_start(pid: int) -> int:
     return 0 if fields[0] in b"ZX" else int(fields[19])
 
 
+@lru_cache(maxsize=1)
+def _own_start(pid: int) -> int:
+    return process_start(pid)
+
+
+os.register_at_fork(after_in_child=_own_start.cache_clear)
+
+
 def _all_recorders() -> StartError:
     return StartError(f"{layout.RECORDERS} recorders are in this process, and no more can be; end one of them first")
 
@@ -50,20 +62,18 @@ def _all_taken() -> StartError:
     return StartError(f"all {layout.USERS} places for users are taken in this process; end one of them first")
 
 
-class Registry:
+class Registry(Registered):
     """The registry of one arena. ``zones`` has the entry paths of its agent."""
 
     def __init__(self, arena: Arena, zones: Mapping[str, int]) -> None:
-        self.arena = arena
+        super().__init__(arena)
         self.zones = zones
-        self._row = arena.registry
-        self._users = arena.registry["users"]
         self._masks = UserMasks(arena.registry)
+        self._cells: list[tuple[_Numbers, npt.NDArray[np.int64]]] = []
 
-    @property
-    def tick_base(self) -> int:
-        """The tick from which the times of all users count."""
-        return int(self.arena.header["tick_base"])
+    @cached_property
+    def _leading(self) -> Leading:
+        return Leading.to(self.zones)
 
     # --- one controller at a time ---
 
@@ -77,12 +87,12 @@ class Registry:
             yield
 
     def _sweep(self) -> None:
-        left = self._users["flags"] & layout.USER_LEFT != 0
-        there = np.flatnonzero((self._users["kind"] != layout.USER_FREE) & ~left)
-        pids = self._users["controller_pid"][there].tolist()
-        started = {pid: process_start(pid) for pid in set(pids)}
-        for slot, pid in zip(there.tolist(), pids, strict=True):
-            if started[pid] != int(self._users["controller_start"][slot]):
+        there = self._taken(but=layout.USER_LEFT)
+        pids, starts = (self._users[f"controller_{name}"].tolist() for name in ("pid", "start"))
+        own = os.getpid()
+        started = {pid: _own_start(pid) if pid == own else process_start(pid) for pid in {pids[slot] for slot in there}}
+        for slot in there:
+            if started[pids[slot]] != starts[slot]:
                 self._remove(slot)
 
     def settle(self) -> None:
@@ -102,79 +112,14 @@ class Registry:
                 row["kind"] = layout.USER_FREE
 
     def _left(self) -> list[int]:
-        left = (self._users["kind"] != layout.USER_FREE) & (self._users["flags"] & layout.USER_LEFT != 0)
-        found: list[int] = np.flatnonzero(left).tolist()
-        return found
+        flags = self._users["flags"].tolist()
+        return [slot for slot in self._taken() if flags[slot] & layout.USER_LEFT]
 
     def is_busy(self, slot: int) -> bool:
         """Whether a thread may be doing something for a user that it has begun before. Called with the lock held."""
         order_all_threads()
         alive = self.arena.threads["state"] == layout.THREAD_LIVE
         return bool((self.arena.threads["busy"][alive] >> np.uint64(slot) & np.uint64(1)).any())
-
-    # --- who is there ---
-
-    def slots(self) -> list[int]:
-        """The slots in use, in the order in which their users registered. Those that somebody has ended are not."""
-        ended = self._users["flags"] & (layout.USER_ENDED | layout.USER_LEFT) != 0
-        used = set(np.flatnonzero((self._users["kind"] != layout.USER_FREE) & ~ended).tolist())
-        order = [slot for slot in self._row["order"].tolist() if slot in used]
-        return [*dict.fromkeys(order), *sorted(used - set(order))]
-
-    def user(self, slot: int) -> np.void:
-        """The row (struct sg_user) of a slot."""
-        row: np.void = self._users[slot]
-        return row
-
-    def is_alone(self, slot: int) -> bool:
-        """Whether the user of a slot is the only one, and nobody has come since it has."""
-        others = np.flatnonzero(self._users["kind"] != layout.USER_FREE).tolist()
-        return others in ([], [slot]) and int(self._row["epochs"].max()) <= int(self._row["epochs"][slot])
-
-    def is_armed(self, slot: int) -> bool:
-        """Whether calls go to the user of a slot."""
-        return bool(int(self._row["armed"]) >> slot & 1)
-
-    def has_fault(self, slot: int) -> bool:
-        """Whether the handler of a slot's user has died of a signal."""
-        return bool(int(self._row["faulted"]) >> slot & 1)
-
-    def has_ended(self, slot: int) -> bool:
-        """Whether the user of a slot has been taken off by another controller, and not yet by its own."""
-        return bool(int(self._users[slot]["flags"]) & layout.USER_ENDED)
-
-    def losses_of(self, slot: int) -> dict[str, int]:
-        """What the user of a slot has lost, over all threads."""
-        rows = self._losses(slot)
-        return {name: int(rows[name].sum()) for name in rows.dtype.names or ()}
-
-    def _losses(self, slot: int) -> npt.NDArray[np.void]:
-        """Those of all threads there have been; looking at the others would take memory for them."""
-        known = np.flatnonzero(self.arena.threads["started"])
-        found: npt.NDArray[np.void] = self.arena.losses[: int(known.max(initial=-1)) + 1, slot]
-        return found
-
-    def functions_of(self, slot: int) -> npt.NDArray[np.int64]:
-        """The numbers of the functions that the user of a slot is on."""
-        masks = self._functions["users"][:, int(self._row["side"]) & 1]
-        found: npt.NDArray[np.int64] = np.flatnonzero(masks >> np.uint64(slot) & np.uint64(1))
-        return found
-
-    def callers_of(self, slot: int) -> set[int]:
-        """Those of the functions of the user of a slot of which it wants only calls from the executable."""
-        found: list[int] = np.flatnonzero(self._functions["callers"] >> np.uint64(slot) & np.uint64(1)).tolist()
-        return set(found)
-
-    @property
-    def _functions(self) -> npt.NDArray[np.void]:
-        return self.arena.functions[: int(self._row["next_function"])]
-
-    def has_recorder(self) -> bool:
-        """Whether anybody records."""
-        return bool((self.arena.rings["controller_pid"] != 0).any())
-
-    def _is_recorder(self, slot: int) -> bool:
-        return int(self._users[slot]["kind"]) == layout.USER_RECORDER
 
     # --- events ---
 
@@ -197,6 +142,8 @@ class Registry:
 
     def give_cells(self, numbers: _Numbers) -> None:
         """Give a cell number to each of these functions that has none."""
+        if any(known is numbers for known, _ in self._cells):
+            return
         functions = self.arena.functions
         without = numbers[functions["cell"][numbers] == 0]
         first = int(self._row["next_cell"])
@@ -207,6 +154,16 @@ class Registry:
             )
         functions["cell"][without] = np.arange(first, first + len(without))
         self._row["next_cell"] = first + len(without)
+
+    def cells_of(self, numbers: _Numbers) -> npt.NDArray[np.int64]:
+        """The cell numbers of functions that have been given some. They stay, so those of the last arrays are kept."""
+        for known, cells in self._cells:
+            if known is numbers:
+                return cells
+        cells = self.arena.functions["cell"][numbers].astype(np.int64)
+        if cells.all():
+            self._cells = [(numbers, cells), *self._cells][:_KEPT]
+        return cells
 
     # --- users ---
 
@@ -234,7 +191,6 @@ class Registry:
             slot = self.free_slot()
         if slot in RECORDER_SLOTS:
             self._masks.set("recorders", slot, user.kind == layout.USER_RECORDER)
-        bit = np.uint64(1 << slot)
         epoch = self.begin_epoch() if epoch is None else epoch
         self._row["epochs"][slot] = epoch
         self._write_user(slot, user)
@@ -247,10 +203,9 @@ class Registry:
         if slot != 0:
             self._share_frames()
         self._masks.begin(slot, epoch)
-        functions = self.arena.functions
-        functions["users"][numbers] |= bit
+        put_on(self.arena.functions, numbers, 1 << slot)
         if callers is not None and len(callers):
-            functions["callers"][callers] |= bit
+            self.arena.functions["callers"][callers] |= np.uint64(1 << slot)
         self._masks.set("armed", slot, True)
         self._lead(numbers)
         return slot
@@ -291,9 +246,9 @@ class Registry:
 
     def put_on(self, slot: int, numbers: _Numbers, callers: _Numbers) -> None:
         """Put a user on more functions; ``callers`` as in :meth:`add`. Called with the lock held."""
-        functions, bit = self.arena.functions, np.uint64(1 << slot)
-        functions["callers"][callers] |= bit  # first: entry paths of others may look at both
-        functions["users"][numbers] |= bit
+        functions = self.arena.functions
+        functions["callers"][callers] |= np.uint64(1 << slot)  # first: entry paths of others may look at both
+        put_on(functions, numbers, 1 << slot)
         self._lead(numbers)
 
     def lead(self, numbers: _Numbers) -> None:
@@ -332,7 +287,7 @@ class Registry:
 
     def _keep_counts(self, slot: int) -> None:
         row, numbers = self._users[slot], self.functions_of(slot)
-        counts = Cells(self.arena).read_each(self.arena.functions["cell"][numbers])
+        counts = Cells(self.arena).read_each(self.cells_of(numbers))
         at, size = int(row["pool_at"]), min(int(row["pool_size"]), counts.nbytes)
         self.arena.pool[at : at + size] = counts.view(np.uint8)[:size]
 
@@ -352,9 +307,9 @@ class Registry:
         """
         functions, bit = self.arena.functions, np.uint64(1 << slot)
         former = self.functions_of(slot)
-        both = np.union1d(former, numbers)
-        wanted = np.zeros(0, np.int64) if callers is None else np.asarray(callers)
-        new = np.setdiff1d(wanted, former)
+        both = either(former, numbers.astype(np.int64))
+        wanted = np.zeros(0, np.int64) if callers is None else callers.astype(np.int64)
+        new = without(wanted, former)
         now = int(self._row["side"]) & 1
         functions["users"][both, 1 - now] = functions["users"][both, now] & ~bit
         functions["users"][numbers, 1 - now] |= bit
@@ -363,11 +318,11 @@ class Registry:
         self._row["side"] = 1 - now
         self.begin_epoch()  # whoever has read the masks of the other side reads again
         functions["users"][both, now] = functions["users"][both, 1 - now]
-        functions["callers"][np.setdiff1d(both, wanted)] &= ~bit
+        functions["callers"][without(both, wanted)] &= ~bit
         functions["callers"][wanted] |= bit
         self._lead(both)
         if text is not None:
-            self._users[slot]["filter"] = text.encode()[:95]
+            self._users[slot]["filter"] = text[:95].encode()[:95]
 
     def _remove(self, slot: int) -> None:
         self._take_off(slot)
@@ -393,29 +348,29 @@ class Registry:
         Those that recorders may have are given to others last.
         """
         last = layout.USERS - layout.RECORDERS
-        if (self._users["kind"][1 : last + 1] != layout.USER_FREE).all():
+        used = set(self._taken())
+        if used.issuperset(range(1, last + 1)):
             self.settle()
-        used = self._users["kind"] != layout.USER_FREE
-        behind = int(np.flatnonzero(used[: last + 1]).max(initial=0)) + 1
+            used = set(self._taken())
+        behind = max((slot for slot in used if slot <= last), default=0) + 1
         if behind <= last:
             return behind
         order = [*range(1, last + 1), *reversed(RECORDER_SLOTS)]
-        free: int | None = next((slot for slot in order if not used[slot]), None)
+        free: int | None = next((slot for slot in order if slot not in used), None)
         if free is None:
             raise _all_taken()
         return free
 
     def _write_user(self, slot: int, user: UserRow) -> None:
-        row = self._users[slot]
-        for name in row.dtype.names or ():
-            row[name] = b"" if name in ("name", "filter") else 0
+        row, pid = self._users[slot], os.getpid()
+        self._users[slot : slot + 1].view(np.uint8)[:] = 0
         for name, value in user.fields.items():
             row[name] = value
-        row["controller_pid"] = os.getpid()
-        row["controller_start"] = process_start(os.getpid())
+        row["controller_pid"] = pid
+        row["controller_start"] = _own_start(pid)
         row["controller_thread"] = threading.get_native_id()
         row["name"] = user.name.encode()[:31]
-        row["filter"] = user.filter.encode()[:95]
+        row["filter"] = user.filter[:95].encode()[:95]
         row["kind"] = user.kind
 
     def _append_order(self, slot: int) -> None:
@@ -429,9 +384,9 @@ class Registry:
 
     def _lead(self, numbers: _Numbers) -> None:
         """Lead the thunks of these functions to the path that serves who is on them now."""
-        records = self.arena.functions[numbers]
-        masks = {name: int(self._row[name]) for name in ("armed", "counters", "measures", "frugal")}
+        leading = self._leading
+        for name in ("armed", "counters", "measures", "frugal"):
+            setattr(leading, name, int(self._row[name]))
         special = int(self._row["conditional"]) | int(self._row["limited"])
-        set_entries(records, self.zones, **masks, recorders=int(self._row["recorders"]) & ~special)
-        for name in ("recorders", "enter"):
-            self.arena.functions[name][numbers] = records[name]
+        leading.recorders = int(self._row["recorders"]) & ~special
+        lead(self.arena.functions, numbers, leading)

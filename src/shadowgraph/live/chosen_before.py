@@ -8,46 +8,42 @@ import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.image import Reason
-from shadowgraph.live.numbers import wanted
-from shadowgraph.ops.choices import Chosen
-from shadowgraph.ops.entering import choose_again, needed_modules
+from shadowgraph.live.found import Found, may_come
+from shadowgraph.live.numbers import LabelsLater
+from shadowgraph.ops.choices import Choice, Chosen
+from shadowgraph.ops.choosing_again import ChosenAgain, ImportIndex, choose_again, index_imports
 from shadowgraph.ops.known_modules import KnownModules
+from shadowgraph.ops.refusals import Refusals
 from shadowgraph.ops.selection import Selection
 
-__all__ = ["ChosenBefore", "Found"]
+__all__ = ["ChosenBefore"]
+
+_MOST = 100  # results that are kept
+
+_Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Found:
-    """Functions that are hooked: what was chosen, their labels by number, and which count from the executable alone.
+class _Hooked:
+    """What is chosen of a module once more: ``rows`` that are hooked, their numbers, and others that cannot be."""
 
-    What was chosen is not known where somebody else has hooked them for us. ``follows``: libraries that are loaded
-    later may have functions that are wanted.
-    """
+    again: ChosenAgain
+    rows: _Numbers
+    numbers: _Numbers
+    refused: dict[int, Reason]
 
-    chosen: Chosen | None
-    labels: dict[int, str]
-    callers: set[int]
-    follows: bool = False
+    @property
+    def callers(self) -> _Numbers:
+        """The numbers of functions that count from the executable alone."""
+        callers = self.again.callers
+        return self.numbers[np.isin(self.rows, callers)] if len(callers) else callers
 
-    @classmethod
-    def of(cls, chosen: Chosen, selection: Selection, known_modules: KnownModules) -> Found:
-        """What was found for a selection."""
-        follows = selection.waits_for(())
-        if follows and not selection.waits_for(module.name for module in chosen.modules):  # all are there
-            staying = needed_modules(chosen.executable, chosen.modules, known_modules)
-            follows = selection.waits_for(module.name for module in staying)
-        return cls(chosen, *wanted(chosen.choices.values()), follows)
-
-    def beside(self, labels: dict[int, str], callers: set[int]) -> Found:
-        """These, and other functions that a user is on."""
-        return replace(self, labels={**labels, **self.labels}, callers=self.callers | callers)
-
-    def with_those_of_child(self, more: Found) -> Found:
-        """These, and what a forked child has besides."""
-        assert self.chosen is not None and more.chosen is not None
-        chosen = replace(self.chosen, choices={**self.chosen.choices, **more.chosen.choices})
-        return replace(self.beside(more.labels, more.callers), chosen=chosen)
+    def choice(self) -> Choice:
+        """The same with a place for each of them."""
+        choice = self.again.choice()
+        choice.refused = dict(self.refused)
+        choice.numbers = dict(zip(self.rows.tolist(), self.numbers.tolist(), strict=True))
+        return choice
 
 
 class ChosenBefore:
@@ -55,31 +51,57 @@ class ChosenBefore:
 
     def __init__(self, known_modules: KnownModules) -> None:
         self._known_modules = known_modules
-        self._forget("")
+        self._maps = b""
+        self._forget([])
 
-    def _forget(self, code: str) -> None:
+    def _forget(self, code: list[bytes]) -> None:
         self._code = code
         self._found: dict[tuple[str, str], Found] = {}
-        self._numbers: dict[str, npt.NDArray[np.int64]] = {}  # by row, 0: not hooked by us; by module path
+        self._numbers: dict[str, _Numbers] = {}  # by row, 0: not hooked by us; by module path
         self._last: Chosen | None = None
+        self._imports: dict[str, ImportIndex] | None = None
 
-    def get(self, pid: int, selection: Selection) -> Found | None:
-        """What such a selection chooses, if that is hooked already; None if that is not known or may have changed."""
-        code = _code_of(pid)
-        if code != self._code:
-            self._forget(code)
+    def get(self, pid: int, selection: Selection, refusals: Refusals) -> Found | None:
+        """What such a selection chooses, if that is hooked already; None if that is not known or may have changed.
+
+        What of it is refused is added to ``refusals``, unless such a selection has been there before.
+        """
+        if self._has_changed(pid):
             return None
-        return self._found.get(_key(selection)) or self._put_together(selection)
+        found = self._found.get(_key(selection))
+        if found is None:
+            found = self._put_together(selection)
+            if found is None:
+                return None
+            self._keep(selection, found)
+            for choice, row, reason in found.refused:
+                refusals.add(choice, row, reason)
+        return found
+
+    def _has_changed(self, pid: int) -> bool:
+        """Whether other code is mapped than before; what was known is forgotten then."""
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            maps = file.read()
+        if maps == self._maps:
+            return False
+        self._maps, code = maps, _code_in(maps)
+        if code == self._code:
+            return False
+        self._forget(code)
+        return True
+
+    def _keep(self, selection: Selection, found: Found) -> None:
+        if len(self._found) >= _MOST:
+            del self._found[next(iter(self._found))]
+        self._found[_key(selection)] = found
 
     def put(self, pid: int, selection: Selection, found: Found) -> None:
         """Everything of it is hooked now."""
-        code = _code_of(pid)
-        if code != self._code:
-            self._forget(code)
-        self._found[_key(selection)] = found
+        self._has_changed(pid)
+        self._keep(selection, found)
         if found.chosen is None:
             return
-        self._last = found.chosen
+        self._last, self._imports = found.chosen, None
         for path, choice in found.chosen.choices.items():
             numbers = self._numbers.setdefault(path, np.zeros(len(choice.known.functions), np.int64))
             rows = np.fromiter(choice.numbers, np.int64, len(choice.numbers))
@@ -87,33 +109,49 @@ class ChosenBefore:
 
     def _put_together(self, selection: Selection) -> Found | None:
         """A choice all of whose functions have been hooked for others."""
-        if self._last is None:
+        last = self._last
+        if last is None:
             return None
-        choices = choose_again(self._last, selection, self._known_modules)
-        hooked = False
-        for path, choice in choices.items():
-            rows = np.fromiter(choice.flags, np.int64, len(choice.flags))
-            if not len(rows):
-                continue
-            plan = choice.known.plan(rows)
-            for row in rows[~plan.hookable[rows] & (plan.reason[rows] != Reason.COLD_PART)].tolist():
-                choice.refused[row] = Reason(int(plan.reason[row]))
-            rows = rows[plan.hookable[rows]]
-            numbers = self._numbers[path][rows] if path in self._numbers else np.zeros(len(rows), np.int64)
-            if not numbers.all():
+        if self._imports is None:
+            self._imports = index_imports(last, self._known_modules)
+        parts = []
+        for again in choose_again(last, self._imports, selection, self._known_modules):
+            part = self._hooked(again)
+            if part is None:
                 return None
-            choice.numbers = dict(zip(rows.tolist(), numbers.tolist(), strict=True))
-            hooked = hooked or len(rows) > 0
-        if not hooked or len(selection.matched) < len(selection.rules):
+            parts.append(part)
+        if not any(len(part.rows) for part in parts) or not selection.has_matched:
             return None  # there is something to be said of it
-        return Found.of(replace(self._last, choices=choices), selection, self._known_modules)
+        labels = [
+            LabelsLater(part.again.module, part.again.known, part.rows, part.numbers, part.again.names)
+            for part in parts
+        ]
+        return Found(
+            np.sort(np.concatenate([part.numbers for part in parts])),
+            np.sort(np.concatenate([part.callers for part in parts])),
+            lambda: {number: label for some in labels for number, label in some},
+            lambda: replace(last, choices={part.again.module.path: part.choice() for part in parts}),
+            may_come(selection, last, self._known_modules),
+            [(part.again, row, reason) for part in parts for row, reason in part.refused.items()],
+        )
+
+    def _hooked(self, again: ChosenAgain) -> _Hooked | None:
+        """As far as it can be hooked, if all of that is."""
+        rows, refused = again.rows, {}
+        if len(rows):
+            plan = again.known.plan(rows)
+            for row in rows[~plan.hookable[rows] & (plan.reason[rows] != Reason.COLD_PART)].tolist():
+                refused[row] = Reason(int(plan.reason[row]))
+            rows = rows[plan.hookable[rows]]
+        known = self._numbers.get(again.module.path)
+        numbers = known[rows] if known is not None else np.zeros(len(rows), np.int64)
+        return _Hooked(again, rows, numbers, refused) if numbers.all() else None
 
 
 def _key(selection: Selection) -> tuple[str, str]:
     return selection.text, selection.libcalls
 
 
-def _code_of(pid: int) -> str:
+def _code_in(maps: bytes) -> list[bytes]:
     """The executable mappings of files: a module that comes or goes changes them."""
-    with open(f"/proc/{pid}/maps", errors="surrogateescape", newline="\n") as file:
-        return "".join(line for line in file if "x" in line[: line.find(" ") + 5] and "/" in line)
+    return [line for line in maps.split(b"\n") if b"x" in line[: line.find(b" ") + 5] and b"/" in line]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,11 @@ import numpy.typing as npt
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
+from shadowgraph.live.by_label import ByLabel, add_up
+from shadowgraph.live.found import Found, Numbers
 from shadowgraph.live.own_cells import OwnCells
-from shadowgraph.live.shared_cells import SharedCells
-from shadowgraph.live.user import Numbers, Place, Readings, User, add_up
-
-if TYPE_CHECKING:
-    from shadowgraph.live.chosen_before import Found
+from shadowgraph.live.shared_cells import Readings, SharedCells
+from shadowgraph.live.user import Place, User
 
 __all__ = ["Counter"]
 
@@ -39,7 +38,7 @@ class Counter(User):
         super()._begin_anew()
         self._own = OwnCells(1)
         self._shared = SharedCells()
-        self._kept: dict[str, int] = {}
+        self._kept: ByLabel[int] | None = None
         self._counts_before: dict[str, int] = {}  # in programs that are over
 
     def pool_size(self, registry: Registry, numbers: Numbers) -> int:
@@ -57,7 +56,7 @@ class Counter(User):
 
     def make_room(self, place: Place, found: Found) -> None:
         """The same for other functions."""
-        numbers = np.array(sorted(found.labels), np.int64)
+        numbers = found.numbers
         place.registry.give_cells(numbers)
         if self.when is not None:
             self._own.grow(place.registry, place.cells, place.slot, numbers)
@@ -66,11 +65,11 @@ class Counter(User):
         if size > row["pool_size"]:  # no thread looks there
             row["pool_at"], row["pool_size"] = place.cells.find_pool(size), size
 
-    def exchanged(self, labels: dict[int, str], readings: Readings) -> None:
+    def exchanged(self, functions: Found, readings: Readings) -> None:
         """It is on these functions now."""
-        super().exchanged(labels, readings)
+        super().exchanged(functions, readings)
         if self.when is None:
-            self._shared.exchange(self.place.numbers, labels, readings)
+            self._shared.exchange(self.place.numbers, functions.numbers, readings)
 
     def registered(self, place: Place) -> None:
         """It has a place now."""
@@ -78,12 +77,12 @@ class Counter(User):
         self._counts_before = {}
 
     def _add(self, part: Self) -> None:
-        add_up(self._counts_before, part._kept, operator.add)
+        add_up(self._counts_before, part._last_counts, operator.add)
 
     def counts(self) -> dict[str, int]:
         """The calls so far of each function that it is on or has been on, by ``module!function``."""
         with self.changing:
-            found = dict(self._kept) if self._place is None else self._counts_at(self._place)
+            found = self._last_counts if self._place is None else dict(self._counts_at(self._place).sums)
             for more in (self._counts_before, *(part.counts() for part in self._parts)):
                 add_up(found, more, operator.add)
             return found
@@ -100,14 +99,18 @@ class Counter(User):
         """Keep the last counts."""
         self._kept = self._counts_at(place)
 
-    def _counts_at(self, place: Place) -> dict[str, int]:
+    @property
+    def _last_counts(self) -> dict[str, int]:
+        """Those it had when its place was given up."""
+        return {} if self._kept is None else dict(self._kept.sums)
+
+    def _counts_at(self, place: Place) -> ByLabel[int]:
         if self.when is not None:
-            return dict(place.by_label([int(row[0]) for row in self._own.read(place.cells)], operator.add))
+            return ByLabel(place.functions, [int(row[0]) for row in self._own.read(place.cells)], operator.add)
         now = self._last(place) if place.is_ended else _read(place.registry, place.cells, place.numbers)
         if place.is_ended:  # in the meantime
             now = self._last(place)
-        counts: dict[str, int] = place.by_label(self._shared.counts(now).tolist(), operator.add)
-        return counts
+        return ByLabel(place.functions, self._shared.counts(now).tolist(), operator.add)
 
     def _last(self, place: Place) -> _Counts:
         """What the shared cells of its functions had when somebody else took it off."""
@@ -118,5 +121,5 @@ class Counter(User):
 
 
 def _read(registry: Registry, cells: Cells, numbers: npt.NDArray[np.int64]) -> _Counts:
-    found: _Counts = cells.read_each(registry.arena.functions["cell"][numbers]).astype(np.int64)
+    found: _Counts = cells.read_each(registry.cells_of(numbers)).view(np.int64)
     return found

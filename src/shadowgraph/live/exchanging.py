@@ -15,21 +15,23 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shadowgraph.agent.cells import Cells
+from shadowgraph.agent.number_sets import one_alone
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
+from shadowgraph.live.shared_cells import Readings
 from shadowgraph.ops.condition import Condition
 from shadowgraph.ops.processes import runs, sharers, shares
 from shadowgraph.target.stopping import StoppedProcess
 
 if TYPE_CHECKING:
-    from shadowgraph.live.chosen_before import Found
-    from shadowgraph.live.user import Readings, User
+    from shadowgraph.live.found import Found
+    from shadowgraph.live.user import User
 
 __all__ = ["Switch", "enrol", "exchange", "make_room"]
 
@@ -45,8 +47,8 @@ class Switch:
     """
 
     slot: int
-    numbers: list[int]
-    callers: list[int]
+    numbers: _Numbers
+    callers: _Numbers
     text: str
     follows: bool
     execs: bool = False
@@ -54,7 +56,16 @@ class Switch:
     @classmethod
     def of(cls, user: User, found: Found, text: str, *, execs: bool) -> Switch:
         """The exchange of a registered user's functions for those that were found."""
-        return cls(user.place.slot, sorted(found.labels), sorted(found.callers), text, found.follows, execs)
+        return cls(user.place.slot, found.numbers, found.callers, text, found.follows, execs)
+
+    @classmethod
+    def from_lists(cls, numbers: list[int], callers: list[int], **others: Any) -> Switch:
+        """What :meth:`in_lists` has told another process."""
+        return cls(numbers=np.array(numbers, np.int64), callers=np.array(callers, np.int64), **others)
+
+    def in_lists(self) -> dict[str, Any]:
+        """Its fields, without arrays."""
+        return {**vars(self), "numbers": self.numbers.tolist(), "callers": self.callers.tolist()}
 
 
 def enrol(
@@ -65,8 +76,7 @@ def enrol(
     ``ready`` hears of this, and of the user's epoch, before it has any call. ``execs``: it goes along into other
     programs.
     """
-    numbers = np.array(sorted(found.labels), np.int64)
-    callers = np.array(sorted(found.callers), np.int64)
+    numbers, callers = found.numbers, found.callers
     condition = Condition.of(user.when)
 
     def enrolled() -> int:
@@ -86,7 +96,7 @@ def enrol(
     with registry.locked():
         try:
             return enrolled()
-        except StartError:
+        except (StartError, UsageError):
             registry.settle()  # there may be room that others have left
             return enrolled()
 
@@ -94,14 +104,14 @@ def enrol(
 def make_room(user: User, found: Found) -> None:
     """Have ready what a registered user needs for other functions.
 
-    StartError, with nothing changed, if there is no room.
+    An error, with nothing changed, if there is no room.
     """
     place = user.place
     with place.registry.locked():
         user.refuse_taken_off()
         try:
             user.make_room(place, found)
-        except StartError:
+        except (StartError, UsageError):
             place.registry.settle()
             user.make_room(place, found)
 
@@ -111,7 +121,7 @@ def exchange(registry: Registry, wanted: Switch, *, held: bool = False) -> Readi
 
     ``held``: the process stands still already.
     """
-    numbers, callers = np.array(wanted.numbers, np.int64), np.array(wanted.callers, np.int64)
+    numbers, callers = wanted.numbers, wanted.callers
     with registry.locked():
         if registry.has_ended(wanted.slot):
             raise UsageError(
@@ -120,21 +130,20 @@ def exchange(registry: Registry, wanted: Switch, *, held: bool = False) -> Readi
         registry.set_follows(wanted.slot, on=wanted.follows, execs=wanted.execs)
         if not registry.counts_shared(wanted.slot):
             registry.replace_functions(wanted.slot, numbers, callers, wanted.text)
-            return {}
+            return Readings()
         former = registry.functions_of(wanted.slot)
-        concerned = np.setxor1d(former, numbers)
+        concerned = one_alone(former, numbers)
         still = not held and registry.are_counted(concerned, but=wanted.slot)
         with _standing_still(registry.arena.inode) if still else nullcontext():
             before = _read(registry, concerned)
             registry.replace_functions(wanted.slot, numbers, callers, wanted.text)
             after = _read(registry, concerned)
     held_then = np.where(np.isin(concerned, former), after, before)
-    return dict(zip(concerned.tolist(), held_then.tolist(), strict=True))
+    return Readings(concerned, held_then)
 
 
 def _read(registry: Registry, numbers: _Numbers) -> npt.NDArray[np.int64]:
-    cells = registry.arena.functions["cell"][numbers]
-    return Cells(registry.arena).read_each(cells).astype(np.int64)
+    return Cells(registry.arena).read_each(registry.cells_of(numbers)).view(np.int64)
 
 
 @contextmanager

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Self
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +17,14 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live.events import EventRing, event_dtype
+from shadowgraph.live.found import Found, Numbers
 from shadowgraph.live.instances import InstancePool
 from shadowgraph.live.making import in_the_making
-from shadowgraph.live.user import Numbers, Place, User
+from shadowgraph.live.user import Place, User
 from shadowgraph.ops.handler_code import look_at_pair
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.handler_needs import Need, compile_for_needs, flags_of
 from shadowgraph.ops.handler_source import load_handlers
-
-if TYPE_CHECKING:
-    from shadowgraph.live.chosen_before import Found
 
 __all__ = ["Ops"]
 
@@ -97,7 +96,8 @@ class Ops(User):
         self._remark = ""
         self._fault = ""
         self._elsewhere: dict[str, int] = {}  # numbers of functions of other programs
-        self.functions_by_number: dict[int, str] = {}
+        self._named_elsewhere: dict[int, str] = {}
+        self._functions: Found | None = None
 
     # --- its place ---
 
@@ -153,11 +153,18 @@ class Ops(User):
         self._dropped_before = 0
         self._remark = self._fault = ""
         self._elsewhere = {}
-        self.functions_by_number = dict(place.labels)
+        self._named_elsewhere = {}
+        self._functions = place.functions
 
     def make_room(self, place: Place, found: Found) -> None:
         """Know the names of functions before there are events of them."""
-        self.functions_by_number = {**self.functions_by_number, **found.labels}
+        self._functions = found if self._functions is None else found.beside(self._functions)
+
+    @property
+    def functions_by_number(self) -> Mapping[int, str]:
+        """What the functions are called whose numbers events have."""
+        own = {} if self._functions is None else self._functions.labels
+        return ChainMap({}, self._named_elsewhere, own)
 
     def keep(self, place: Place) -> None:
         """Keep the events that nobody has taken yet, and how it went."""
@@ -182,8 +189,8 @@ class Ops(User):
         for number in numbers.tolist():
             label = part.functions_by_number[number]
             ours.append(self._elsewhere.setdefault(label, layout.FUNCTIONS + len(self._elsewhere)))
-            if ours[-1] not in self.functions_by_number:  # others may be looking through it
-                self.functions_by_number = {**self.functions_by_number, ours[-1]: label}
+            if ours[-1] not in self._named_elsewhere:  # others may be looking through it
+                self._named_elsewhere = {**self._named_elsewhere, ours[-1]: label}
         batch["function"] = np.array(ours, np.uint32)[places]
         return batch
 

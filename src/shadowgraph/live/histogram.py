@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,12 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
 from shadowgraph.live import buckets, float_buckets
+from shadowgraph.live.by_label import ByLabel, add_up
+from shadowgraph.live.found import Found, Numbers
 from shadowgraph.live.measured_value import MeasuredValue, measured_value
 from shadowgraph.live.own_cells import OwnCells
-from shadowgraph.live.user import Numbers, Place, User, add_up
+from shadowgraph.live.user import Place, User
 from shadowgraph.trace.ticks import ticks_per_second
-
-if TYPE_CHECKING:
-    from shadowgraph.live.chosen_before import Found
 
 __all__ = ["Histogram", "Totals"]
 
@@ -49,7 +47,7 @@ class _Measure(User):
         stride = self._stride_of(self._measured)
         add = _add_floats if self._measured.is_float else _add_numbers
         self._own = OwnCells(stride, None if stride % layout.PAGE_CELLS else add)
-        self._kept: dict[str, npt.NDArray[np.uint64]] = {}
+        self._kept: ByLabel[_Cells] | None = None
         self._cells_before: dict[str, npt.NDArray[np.uint64]] = {}  # in programs that are over
 
     @staticmethod
@@ -79,9 +77,8 @@ class _Measure(User):
 
     def make_room(self, place: Place, found: Found) -> None:
         """Cells for functions that are new to it."""
-        numbers = np.array(sorted(found.labels), np.int64)
-        place.registry.give_cells(numbers)
-        self._own.grow(place.registry, place.cells, place.slot, numbers)
+        place.registry.give_cells(found.numbers)
+        self._own.grow(place.registry, place.cells, place.slot, found.numbers)
 
     def registered(self, place: Place) -> None:
         """It has a place now."""
@@ -89,7 +86,7 @@ class _Measure(User):
         self._cells_before = {}
 
     def _add(self, part: Self) -> None:
-        add_up(self._cells_before, part._kept, self._joined)
+        add_up(self._cells_before, part._last_cells, self._joined)
 
     def keep(self, place: Place) -> None:
         """Keep the last readings."""
@@ -97,14 +94,18 @@ class _Measure(User):
 
     def _cells(self) -> dict[str, npt.NDArray[np.uint64]]:
         with self.changing:
-            found = dict(self._kept) if self._place is None else self._cells_at(self._place)
+            found = self._last_cells if self._place is None else dict(self._cells_at(self._place).sums)
             for more in (self._cells_before, *(part._cells() for part in self._parts)):
                 add_up(found, more, self._joined)
             return found
 
-    def _cells_at(self, place: Place) -> dict[str, npt.NDArray[np.uint64]]:
-        rows = self._own.read(place.cells)
-        return dict(place.by_label(rows, self._joined))
+    @property
+    def _last_cells(self) -> dict[str, npt.NDArray[np.uint64]]:
+        """Those it had when its place was given up."""
+        return {} if self._kept is None else dict(self._kept.sums)
+
+    def _cells_at(self, place: Place) -> ByLabel[_Cells]:
+        return ByLabel(place.functions, self._own.read(place.cells), self._joined)
 
     @property
     def _joined(self) -> Callable[[_Cells, _Cells], _Cells]:
@@ -167,19 +168,19 @@ class Totals(_Measure):
 
     def fitted(self, found: Found) -> Found:
         """No more functions than there is room for."""
-        chosen, most = found.chosen, self._most
-        if chosen is None or most is None or len(found.labels) <= most:
+        most = self._most
+        if most is None or len(found.numbers) <= most or (chosen := found.chosen) is None:
             self._left_out = 0
             return found
         sizes: dict[int, int] = {}
         for choice in chosen.choices.values():
             rows = np.fromiter(choice.numbers, np.int64, len(choice.numbers))
             sizes |= zip(choice.numbers.values(), choice.known.functions.size[rows].tolist(), strict=True)
-        rank = {number: (number in found.callers, sizes.get(number, _ALREADY)) for number in found.labels}
-        order = sorted(found.labels, key=rank.__getitem__, reverse=True)
-        labels = {number: found.labels[number] for number in order[:most]}
+        callers, numbers = set(found.callers.tolist()), found.numbers.tolist()
+        rank = {number: (number in callers, sizes.get(number, _ALREADY)) for number in numbers}
+        order = sorted(numbers, key=rank.__getitem__, reverse=True)
         self._left_out = len(order) - most
-        return replace(found, labels=labels, callers=found.callers & labels.keys())
+        return found.only(np.array(order[:most], np.int64))
 
     def totals(self) -> dict[str, dict[str, float]]:
         """``count``, ``total`` and ``max`` of each function; durations in ns.

@@ -17,6 +17,7 @@ from shadowgraph.agent.inject import (
     find_agent,
     guard,
     inject,
+    is_guarded,
     loading_unasked,
     read_zones,
 )
@@ -24,14 +25,16 @@ from shadowgraph.agent.kept import hooked_functions
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import UsageError
 from shadowgraph.image import Reason
-from shadowgraph.live.chosen_before import ChosenBefore, Found
+from shadowgraph.live.chosen_before import ChosenBefore
 from shadowgraph.live.exchanging import Switch, exchange
+from shadowgraph.live.found import Found, may_come
 from shadowgraph.live.handlers import Ops
-from shadowgraph.live.numbers import LiveNumbers, wanted
+from shadowgraph.live.numbers import LiveNumbers
 from shadowgraph.live.quiescence import wait_until_left
+from shadowgraph.live.shared_cells import Readings
 from shadowgraph.live.unmet import Unmet
 from shadowgraph.live.unused import leave_if_unused
-from shadowgraph.live.user import Place, Readings
+from shadowgraph.live.user import Place
 from shadowgraph.ops.asking import ask_when_loaded
 from shadowgraph.ops.attaching import prepare
 from shadowgraph.ops.borrowing import at_safe_place as safe_place
@@ -93,20 +96,20 @@ class Hooking:
         ``must``: UsageError if there are none.
         """
         if self.is_held:
-            found = Found.of(self._hook_held(selection, must=must), selection, self.known_modules)
+            found = self._found(self._hook_held(selection, must=must), selection)
             self._ask_when_loaded(found)
             return found
-        known = self._before.get(self.pid, selection) if in_use else None
+        known = self._before.get(self.pid, selection, self.refusals) if in_use else None
         if known is not None:
-            for choice in known.chosen.choices.values() if known.chosen is not None else ():
-                for row, reason in choice.refused.items():
-                    self.refusals.add(choice, row, reason)
             return known
-        found = Found.of(self.hook_running(selection, in_use=in_use, must=must), selection, self.known_modules)
+        found = self._found(self.hook_running(selection, in_use=in_use, must=must), selection)
         self._ask_when_loaded(found)
-        if found.labels:
+        if len(found.numbers):
             self._before.put(self.pid, selection, found)
         return found
+
+    def _found(self, chosen: Chosen, selection: Selection) -> Found:
+        return Found.of(chosen, follows=may_come(selection, chosen, self.known_modules))
 
     def _ask_when_loaded(self, found: Found) -> None:
         """Have threads wait for us when they have loaded a library."""
@@ -129,7 +132,7 @@ class Hooking:
         by_place = {f"{choice.module.path} at {choice.module.base:#x}": choice for choice in choices}
         chosen = Chosen(modules, modules[0], (0, 0), by_place)  # nobody asks for its executable
         self._refused(process.refused, chosen)
-        return Found(chosen, *wanted(choices), follows=True)
+        return Found.of(chosen, follows=True)
 
     def renew_loaded(self) -> None:
         """Something has been loaded or unloaded: hook again what has come back."""
@@ -357,7 +360,7 @@ class Hooking:
         assert self.agent is not None
         memory = Memory(self.pid)
         try:
-            if read_zones(memory, self.agent.module)["guarded"]:
+            if is_guarded(memory, self.agent.module):
                 user.loaded = pool.place(memory, user.handlers)
             return user.loaded is not None
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,12 @@ import numpy.typing as npt
 from shadowgraph.agent import layout
 from shadowgraph.agent.registry import Registry
 from shadowgraph.ops.choices import Choice
+from shadowgraph.ops.known_modules import KnownModule
+from shadowgraph.target.modules import Module
 
-__all__ = ["LiveNumbers", "wanted"]
+__all__ = ["LabelsLater", "LiveNumbers", "wanted"]
+
+_Numbers = npt.NDArray[np.int64]
 
 
 class LiveNumbers:
@@ -57,3 +61,22 @@ def wanted(choices: Iterable[Choice]) -> tuple[dict[int, str], set[int]]:
             if choice.flags[row] & layout.FLAG_CALLER:
                 callers.add(number)
     return labels, callers
+
+
+class LabelsLater:
+    """Labels of functions of one module, by number: made when they are asked for, without a look at its file then."""
+
+    def __init__(
+        self, module: Module, known: KnownModule, rows: _Numbers, numbers: _Numbers, own: Mapping[int, str]
+    ) -> None:
+        """``own``: what some of the rows are called instead."""
+        table = known.functions
+        if "preferred_names" in vars(table) or len(rows) > len(table) // 4:
+            self._names: Sequence[str] | dict[int, str] = table.preferred_names
+        else:
+            self._names = {row: table.name(row) for row in rows.tolist()}
+        self._module, self._rows, self._numbers, self._own = module.name, rows, numbers, own
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for row, number in zip(self._rows.tolist(), self._numbers.tolist(), strict=True):
+            yield number, f"{self._module}!{self._own.get(row) or self._names[row]}"

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.cells import Add, Cells
+from shadowgraph.agent.number_sets import without
 from shadowgraph.agent.registry import Registry
 
 __all__ = ["OwnCells"]
@@ -27,7 +28,7 @@ class OwnCells:
 
     def pool_size(self, registry: Registry, numbers: _Numbers) -> int:
         """Bytes of the table (struct sg_user: cell_table); the functions have cells of their own already."""
-        own = registry.arena.functions["cell"][numbers]
+        own = registry.cells_of(numbers)
         return (int(own.max(initial=0)) + 1) * 4
 
     def fields(self, registry: Registry, cells: Cells, numbers: _Numbers, at: int) -> dict[str, int]:
@@ -41,7 +42,7 @@ class OwnCells:
 
     def grow(self, registry: Registry, cells: Cells, slot: int, numbers: _Numbers) -> None:
         """Let a registered user have cells for these functions too, for those that it has not had before."""
-        new = np.setdiff1d(numbers, self._numbers)
+        new = without(numbers, self._numbers)
         if not len(new):
             return
         user = registry.user(slot)
@@ -59,13 +60,15 @@ class OwnCells:
         count = len(numbers) * self.stride
         first = cells.find_cells(count)
         cells.clear(first, count)
-        self._numbers = np.append(self._numbers, numbers)
-        self._first = np.append(self._first, first + self.stride * np.arange(len(numbers)))
+        places = np.arange(first, first + count, self.stride)
+        has_some = len(self._numbers) > 0
+        self._numbers = np.append(self._numbers, numbers) if has_some else numbers
+        self._first = np.append(self._first, places) if has_some else places
         self._runs.append((first, len(numbers)))
         return first, count
 
     def _table(self, registry: Registry) -> npt.NDArray[np.uint32]:
-        own = registry.arena.functions["cell"][self._numbers]
+        own = registry.cells_of(self._numbers)
         table = np.zeros(int(own.max(initial=0)) + 1, np.uint32)
         table[own] = self._first
         table[0] = len(table)

@@ -22,19 +22,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+
 from shadowgraph.agent.arena import Arena
 from shadowgraph.agent.inject import Agent, find_agent
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import StartError, UsageError
 from shadowgraph.image import Reason
 from shadowgraph.live.channel import Channel, Ended, answer_of
-from shadowgraph.live.chosen_before import Found
 from shadowgraph.live.exchanging import Switch
+from shadowgraph.live.found import Found
 from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
+from shadowgraph.live.shared_cells import Readings
 from shadowgraph.live.target import Target
-from shadowgraph.live.user import Place, Readings, User
+from shadowgraph.live.user import Place, User
 from shadowgraph.ops.handler_memory import LoadedHandlers
 from shadowgraph.ops.refusals import Refused
 from shadowgraph.ops.selection import Selection
@@ -133,7 +136,7 @@ class OwnProcess(Target):
         hooking.adopt(answer, file)
         registry = hooking.registry
         assert registry is not None
-        user.done_outside(Place(self, registry, int(answer["slot"]), {}))
+        user.done_outside(Place(self, registry, int(answer["slot"]), Found.named({}, [])))
         self._recordings[user] = int(answer["recording"])
 
     def _end_recording(self, user: Recorder) -> None:
@@ -191,7 +194,7 @@ class _HookedByHelper(Hooking):
         self.adopt(answer, file)
         refused = [Refused(path, row, Reason(reason), name) for path, row, reason, name in answer["refusals"]]
         self.refusals.renew(answer["executable"], refused)
-        return Found(None, {int(number): label for number, label in answer["labels"]}, set(answer["callers"]))
+        return Found.named({int(number): label for number, label in answer["labels"]}, answer["callers"])
 
     def adopt(self, answer: dict[str, Any], file: int | None) -> None:
         """The process has the agent that the helper tells of, if it has not had it before."""
@@ -214,8 +217,8 @@ class _HookedByHelper(Hooking):
 
     def exchange(self, wanted: Switch) -> Readings:
         """Exchange the functions of a user at one moment, for which the process may have to stand still."""
-        answer, _ = self._ask("exchange", **vars(wanted))
-        return {int(number): reading for number, reading in answer["readings"]}
+        answer, _ = self._ask("exchange", **wanted.in_lists())
+        return Readings(*(np.array(column, np.int64) for column in answer["readings"]))
 
     def bring_in(self, user: Ops) -> None:
         """Bring the code of a user's handlers into the process."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.registry import Registry
 from shadowgraph.errors import ShadowgraphError, StartError, UsageError
-from shadowgraph.live.chosen_before import Found
 from shadowgraph.live.exchanging import Switch, enrol, make_room
 from shadowgraph.live.following import Bell, asked
+from shadowgraph.live.found import Found
 from shadowgraph.live.handlers import Ops
 from shadowgraph.live.hooking import Hooking
 from shadowgraph.live.recorder import Recorder
@@ -79,7 +82,7 @@ class Program:
             if isinstance(part, Ops):
                 self.hooking.unload(part)  # nobody has been given its handlers
             raise
-        part.registered(Place(self._owner, registry, slot, found.labels))
+        part.registered(Place(self._owner, registry, slot, found))
         self.parts[user] = part
         self._listen(part, found)
 
@@ -91,7 +94,7 @@ class Program:
         with part.changing:
             switch = Switch.of(part, found, selection.text, execs=self.hooking.follow)
             readings = self.hooking.exchange(switch)
-            part.exchanged(found.labels, readings)
+            part.exchanged(found, readings)
         self._listen(part, found)
 
     def remove(self, user: User) -> User:
@@ -211,10 +214,10 @@ class Program:
 
     def _take_on(self, part: User, more: Found) -> None:
         """Let a user be on more functions, beside those that it is on, in whatever process."""
-        registry, slot, labels = part.place.registry, part.place.slot, part.place.labels
-        present = {number: labels[number] for number in registry.functions_of(slot).tolist() if number in labels}
-        if not more.labels.keys() <= present.keys():
-            found = more.beside(present, registry.callers_of(slot))
+        registry, slot = part.place.registry, part.place.slot
+        present = part.place.functions.only(registry.functions_of(slot))
+        if not np.isin(more.numbers, present.numbers).all():
+            found = more.beside(replace(present, callers=registry.callers_of(slot)))
             self.exchange(part, part.fitted(found), part.selection)
 
     def _find_in_child(self, pid: int, selection: Selection) -> Found | None:

@@ -14,7 +14,7 @@ from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.inject import Agent, Settings
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
-from shadowgraph.live.user import Numbers, Place, User
+from shadowgraph.live.user import Place, User
 from shadowgraph.live.written_trace import WrittenTrace
 from shadowgraph.ops.choices import Chosen
 from shadowgraph.ops.drain import Drain
@@ -25,7 +25,7 @@ from shadowgraph.ops.recorder_slot import give_back_recorder_slot
 from shadowgraph.ops.selection import LibraryCalls, Selection
 
 if TYPE_CHECKING:
-    from shadowgraph.live.chosen_before import Found
+    from shadowgraph.live.found import Found, Numbers
 
 __all__ = ["Recorder"]
 

@@ -97,8 +97,8 @@ class _Service:
         from shadowgraph.live.exchanging import Switch
 
         target = self._opened()
-        readings = target._worker.do(lambda: target._hooking.exchange(Switch(**fields)))
-        return {"readings": list(readings.items())}, None
+        readings = target._worker.do(lambda: target._hooking.exchange(Switch.from_lists(**fields)))
+        return {"readings": [column.tolist() for column in readings]}, None
 
     def load(self, content: str, **fields: Any) -> _Answer:
         """Bring the code of handlers in."""

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SharedCells"]
+__all__ = ["Readings", "SharedCells"]
 
 _Counts = npt.NDArray[np.int64]
+_NONE: _Counts = np.zeros(0, np.int64)
+
+
+class Readings(NamedTuple):
+    """What shared cells held at one moment, by the numbers of functions, in order."""
+
+    numbers: _Counts = _NONE
+    counts: _Counts = _NONE
+
+    def spread(self, numbers: _Counts, otherwise: _Counts) -> _Counts:
+        """What there is of these functions (in order, and these among them), and what there is of others."""
+        found = otherwise.copy()
+        found[np.searchsorted(numbers, self.numbers)] = self.counts
+        return found
 
 
 class SharedCells:
     """Readings of one cell for each function that a counter is on (``inside``) or has been on, by their numbers."""
 
     def __init__(self) -> None:
-        self.begin(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self.begin(_NONE, _NONE)
 
     def begin(self, numbers: _Counts, now: _Counts) -> None:
         """It counts these functions from now on; ``now`` is what their cells hold."""
         self.paused = False
         self.inside: npt.NDArray[np.bool_] = np.ones(len(numbers), np.bool_)
         self._numbers = numbers
-        self._before = now.copy()  # what the cells have got while it was not counting
-        self._stood = now.copy()  # where they were when it ceased to count, of those that it does not
+        self._before = now  # what the cells have got while it was not counting
+        self._stood = now  # where they were when it ceased to count, of those that it does not
 
     def counts(self, now: _Counts) -> _Counts:
         """What it has counted, when the cells hold ``now``."""
@@ -41,24 +55,20 @@ class SharedCells:
         self._before = self._before + np.where(self.inside, now - self._stood, 0)
         self.paused = False
 
-    def exchange(self, numbers: _Counts, inside: Mapping[int, str], then: Mapping[int, int]) -> None:
-        """Count the functions ``inside``; ``numbers`` are those that it ever had.
+    def exchange(self, numbers: _Counts, inside: _Counts, then: Readings) -> None:
+        """Count the functions ``inside``; ``numbers`` are those that it ever had. All of them are in order.
 
         ``then`` is what the cells of those that come or go held at that moment.
         """
-        before, stood, was = (dict.fromkeys(numbers.tolist(), 0) for _ in range(3))
-        before |= {number: then[number] for number in inside if number in then}
-        stood |= before
-        for mine, values in ((before, self._before), (stood, self._stood), (was, self.inside)):
-            mine.update(zip(self._numbers.tolist(), values.tolist(), strict=True))
-        for number, reading in then.items():
-            if self.paused:
-                continue
-            if number not in inside:
-                stood[number] = reading
-            elif not was[number]:
-                before[number] += reading - stood[number]
-        self._numbers = numbers
-        self._before = np.array(list(before.values()), np.int64)
-        self._stood = np.array(list(stood.values()), np.int64)
-        self.inside = np.array([number in inside for number in numbers.tolist()], np.bool_)
+        nothing = np.zeros(len(numbers), np.int64)
+        is_inside, changed = np.isin(numbers, inside), np.isin(numbers, then.numbers)
+        is_new = ~np.isin(numbers, self._numbers)
+        held = then.spread(numbers, nothing)
+        was = Readings(self._numbers, self.inside.astype(np.int64)).spread(numbers, nothing) != 0
+        before = Readings(self._numbers, self._before).spread(numbers, np.where(is_new & is_inside, held, 0))
+        stood = Readings(self._numbers, self._stood).spread(numbers, np.where(is_new & is_inside, held, 0))
+        if not self.paused:
+            left, back = changed & ~is_inside, changed & is_inside & ~was
+            before = before + np.where(back, held - stood, 0)
+            stood = np.where(left, held, stood)
+        self._numbers, self._before, self._stood, self.inside = numbers, before, stood, is_inside

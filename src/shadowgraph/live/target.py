@@ -399,7 +399,7 @@ class Target:
             user.join(part)
             if pid == before.pid:
                 before.parts[user].moved()
-            if not part.place.labels:
+            if not len(part.place.numbers):
                 self._execs.silent(user.selection.text, os.readlink(f"/proc/{pid}/exe"))
         self._programs.append(program)
         self.has_followed = True

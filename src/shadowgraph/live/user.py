@@ -5,27 +5,18 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
+from typing import Protocol, Self
 
 from shadowgraph.agent.cells import Cells
 from shadowgraph.agent.registry import Registry, UserRow
 from shadowgraph.errors import UsageError
+from shadowgraph.live.found import Found, Labels, Numbers
+from shadowgraph.live.shared_cells import Readings
 from shadowgraph.ops.predicates import check_predicate
 from shadowgraph.ops.selection import LibraryCalls, Selection, function_rule
 
-if TYPE_CHECKING:
-    from shadowgraph.live.chosen_before import Found
-
-__all__ = ["Numbers", "Owner", "Place", "Readings", "User", "add_up"]
-
-Numbers = npt.NDArray[np.int64]
-
-# What shared cells held when functions were exchanged, by the numbers of these.
-Readings = dict[int, int]
+__all__ = ["Numbers", "Owner", "Place", "User"]
 
 
 class Owner(Protocol):
@@ -45,24 +36,29 @@ class Owner(Protocol):
 
 
 class Place:
-    """Where a registered user is: its target, its slot, and the functions that it is on or has been on.
+    """Where a registered user is: its target, its slot, and the ``functions`` that it is on or has been on."""
 
-    ``labels`` are theirs (``module!function``), by number.
-    """
-
-    def __init__(self, owner: Owner, registry: Registry, slot: int, labels: dict[int, str]) -> None:
+    def __init__(self, owner: Owner, registry: Registry, slot: int, functions: Found) -> None:
         self.owner = owner
         self.registry = registry
         self.cells = Cells(registry.arena)
         self.slot = slot
-        self.labels: dict[int, str] = {}
-        self.add_functions(labels)
+        self.functions = functions
         self._nobodys_before = self._nobodys()
 
-    def add_functions(self, labels: dict[int, str]) -> None:
+    def add_functions(self, functions: Found) -> None:
         """The user is on these functions, some of which may be new to it."""
-        self.labels = {**self.labels, **labels}
-        self.numbers: Numbers = np.array(sorted(self.labels), np.int64)
+        self.functions = functions.beside(self.functions)
+
+    @property
+    def numbers(self) -> Numbers:
+        """Those of the functions, in order."""
+        return self.functions.numbers
+
+    @property
+    def labels(self) -> Labels:
+        """Those of the functions (``module!function``), by number."""
+        return self.functions.labels
 
     def losses(self) -> dict[str, int]:
         """What the user has lost. Calls of threads that found the table full may have been its own: they count."""
@@ -81,19 +77,6 @@ class Place:
         """Whether somebody else has taken the user off (`shadowgraph detach`). What it has counted is still there."""
         return self.registry.has_ended(self.slot)
 
-    def by_label(self, rows: Iterable[Any], add: Callable[[Any, Any], Any]) -> dict[str, Any]:
-        """What belongs to each function, by its label; those of the same name (static ones) are added up."""
-        found: dict[str, Any] = {}
-        for number, row in zip(self.numbers.tolist(), rows, strict=True):
-            add_up(found, {self.labels[number]: row}, add)
-        return found
-
-
-def add_up(sums: dict[str, Any], more: dict[str, Any], add: Callable[[Any, Any], Any]) -> None:
-    """Add what belongs to each label."""
-    for label, row in more.items():
-        sums[label] = add(sums[label], row) if label in sums else row
-
 
 class User(ABC):
     """Somebody who wants the calls of some functions.
@@ -106,8 +89,9 @@ class User(ABC):
     slot: int | None = None  # one that it must have
 
     def __init__(self, functions: Sequence[str], *, when: str | None = None, name: str = "") -> None:
-        self.selection_of(functions)
+        self._last_selection = self.selection_of(functions).anew()
         self.functions = tuple(functions)
+        self._selected = self.functions
         self.name = name or type(self).__name__.lower()
         self.when = when
         if when is not None:
@@ -168,8 +152,10 @@ class User(ABC):
 
     @property
     def selection(self) -> Selection:
-        """Which functions are meant."""
-        return self.selection_of(self.functions)
+        """Which functions are meant; nothing has matched yet."""
+        if self._selected is not self.functions:
+            self._last_selection, self._selected = self.selection_of(self.functions).anew(), self.functions
+        return self._last_selection.anew()
 
     def fitted(self, found: Found) -> Found:
         """What it takes of the functions that were found for it: all of them, if it has room for all."""
@@ -196,9 +182,9 @@ class User(ABC):
         StartError, with nothing changed, if there is no room for it.
         """
 
-    def exchanged(self, labels: dict[int, str], readings: Readings) -> None:
+    def exchanged(self, functions: Found, readings: Readings) -> None:
         """It is on these functions now. ``readings``: what shared cells held when they were exchanged."""
-        self.place.add_functions(labels)
+        self.place.add_functions(functions)
 
     # --- its life ---
 

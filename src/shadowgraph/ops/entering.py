@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from shadowgraph.agent import layout
 from shadowgraph.agent.hooks import Request, hook
@@ -31,11 +32,11 @@ from shadowgraph.target.remote import RemoteThread
 
 __all__ = [
     "choose",
-    "choose_again",
     "choose_loaded",
     "complete",
     "enter",
     "needed_modules",
+    "rows_wanted",
     "tell_runtimes",
 ]
 
@@ -118,17 +119,6 @@ def choose(
     return Chosen(modules, executable, (low, high - low), choices, imports)
 
 
-def choose_again(chosen: Chosen, selection: Selection, known_modules: KnownModules) -> dict[str, Choice]:
-    """What a selection chooses in a process that has loaded nothing since something was chosen; no own hooks."""
-    choices = {}
-    for module in chosen.modules:
-        is_executable = module is chosen.executable
-        if not is_agent(module) and (is_executable or selection.touches(module.name)):
-            choices[module.path] = _choose_in(module, known_modules.get(module), selection, is_executable=is_executable)
-    _choose_imports(chosen.imports, selection, known_modules, choices)
-    return choices
-
-
 def choose_loaded(module: Module, selection: Selection, known_modules: KnownModules) -> Choice | None:
     """What is chosen of a library that has been loaded later, and own hooks in it; None if that is nothing."""
     if is_agent(module) or not selection.touches(module.name):
@@ -149,18 +139,21 @@ def _executable(pid: int, modules: list[Module]) -> Module:
 
 def _choose_in(module: Module, known: KnownModule, selection: Selection, *, is_executable: bool) -> Choice:
     """All functions of a module that the selection wants for their own sake."""
+    flags = layout.FLAG_EXECUTABLE if is_executable else 0
+    rows = rows_wanted(module, known, selection, is_executable=is_executable)
+    return Choice(module, known, dict.fromkeys(rows.tolist(), flags))
+
+
+def rows_wanted(
+    module: Module, known: KnownModule, selection: Selection, *, is_executable: bool
+) -> npt.NDArray[np.int64]:
+    """The rows of a module that a selection wants for their own sake, in order."""
     if not is_executable:
         selection = selection.of_libraries()
-    functions = known.functions
-    choice = Choice(module, known)
     default = selection.everything or (is_executable and not selection.starts_empty)
-    flags = layout.FLAG_EXECUTABLE if is_executable else 0
     if not selection.rules:
-        choice.flags = dict.fromkeys(range(len(functions)) if default else (), flags)
-        return choice
-    wanted = known.name_index.wanted(selection, module.name, default=default)
-    choice.flags = dict.fromkeys(np.flatnonzero(wanted).tolist(), flags)
-    return choice
+        return np.arange(len(known.functions) if default else 0)
+    return np.flatnonzero(known.name_index.wanted(selection, module.name, default=default))
 
 
 def _resolved_imports(

@@ -5,18 +5,24 @@ from __future__ import annotations
 import fnmatch
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import compress
+from operator import methodcaller
 
 import numpy as np
 import numpy.typing as npt
 
+from shadowgraph.agent.number_sets import distinct
 from shadowgraph.ops.name_literals import EDGE, literals_of
 from shadowgraph.ops.selection import Rule, Selection
 
 __all__ = ["NameIndex"]
 
 _LITERAL = re.compile(r"[^*?\[]*")
+# Patterns that ask for a string alone: anywhere in a name, or at its beginning, or its end.
+_STRING_GLOB = re.compile(r"(?P<open>\*?)(?P<string>[^*?\[\0]+)(?P<close>\*?)")
+_STRING_EXPRESSION = re.compile(r"re:(?P<begins>\^?)(?P<string>[\w:~<> ,&=-]+)(?P<ends>\$?)", re.ASCII)
 
 _FEW = 100  # names that are looked at one by one in no time
 _TRIED = 4  # sets of strings that are counted
@@ -45,6 +51,14 @@ class NameIndex:
         return self._text.lower() if self._text.isascii() else ""
 
     @cached_property
+    def _letters(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self._text.encode(), np.uint8)
+
+    @cached_property
+    def _small_letters(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self._small.encode(), np.uint8)
+
+    @cached_property
     def _has_line_ends(self) -> bool:
         return "\n" in self._text
 
@@ -53,6 +67,10 @@ class NameIndex:
         """Where each name begins in the text, and where one more would."""
         lengths = np.fromiter((len(name) + 1 for name in self._names), np.int64, len(self._names))
         return [1, *(1 + np.cumsum(lengths)).tolist()]
+
+    @cached_property
+    def _begins_array(self) -> _Rows:
+        return np.array(self._begins, np.int64)
 
     def rows_of(self, rule: Rule) -> _Rows:
         """The rows of which any name matches a rule's pattern for functions; some may be there more than once."""
@@ -63,17 +81,38 @@ class NameIndex:
     def _search(self, rule: Rule) -> _Rows:
         pattern = rule.function_text
         literal = "" if pattern.startswith("re:") else _LITERAL.match(pattern)[0]  # type: ignore[index]
-        low = bisect_left(self._names, literal)
-        high = bisect_right(self._names, literal, low, key=lambda name: name[: len(literal)])
+        low, high = self._beginning(literal)
         if pattern == literal:
             return self._rows[low : bisect_left(self._names, pattern + "\0")]
         if pattern == literal + "*":
             return self._rows[low:high]
-        matches = rule.function
-        hits = [at for at in self._candidates(pattern, low, high) if matches(self._names[at])]
-        return self._rows[np.array(hits, np.int64)]
+        string = self._string_of(pattern)
+        if string.startswith(EDGE) and not string.endswith(EDGE):
+            return self._rows[slice(*self._beginning(string[1:]))]
+        if string:
+            return self._rows[self._holding(string, 0, len(self._names))]
+        names = self._names
+        candidates = self._candidates(pattern, low, high)
+        hits = compress(candidates, map(rule.function, map(names.__getitem__, candidates)))
+        return self._rows[np.fromiter(hits, np.int64)]
 
-    def _candidates(self, pattern: str, low: int, high: int) -> Iterable[int]:
+    def _beginning(self, string: str) -> tuple[int, int]:
+        """From where to where the names begin with a string."""
+        low = bisect_left(self._names, string)
+        return low, bisect_right(self._names, string, low, key=lambda name: name[: len(string)])
+
+    def _string_of(self, pattern: str) -> str:
+        """The string that a name must hold to match, with its edges, if it need not do more; else ""."""
+        glob = _STRING_GLOB.fullmatch(pattern)
+        if glob is not None and not pattern.startswith("re:"):
+            begins, ends = not glob["open"], not glob["close"]
+            return EDGE * begins + glob["string"] + EDGE * ends
+        expression = _STRING_EXPRESSION.fullmatch(pattern)
+        if expression is None or self._has_line_ends:
+            return ""
+        return EDGE * bool(expression["begins"]) + expression["string"] + EDGE * bool(expression["ends"])
+
+    def _candidates(self, pattern: str, low: int, high: int) -> Sequence[int]:
         """Those of the names from ``low`` to ``high`` that may match."""
         if high - low <= _FEW or self._has_line_ends:
             return range(low, high)
@@ -85,17 +124,38 @@ class NameIndex:
         longest = sorted(sets, key=lambda literals: -min(map(len, literals)))[:_TRIED]
         rarest = longest[0] if len(longest) == 1 else min(longest, key=lambda literals: _count_of(literals, text))
         equal = range(bisect_left(self._names, pattern), bisect_right(self._names, pattern))  # see selection.py
-        return sorted(self._containing(rarest, text, low, high).union(equal))
-
-    def _containing(self, literals: Iterable[str], text: str, low: int, high: int) -> set[int]:
-        found, begins = set(), self._begins
-        for literal in literals:
-            at = text.find(literal, begins[low] - 1, begins[high])
-            while at >= 0:
-                name = bisect_right(begins, at + literal.startswith(EDGE)) - 1
-                found.add(name)
-                at = text.find(literal, begins[name + 1] - 1, begins[high])
+        held = [self._holding(literal, low, high, text) for literal in rarest]
+        found: list[int] = distinct(np.sort(np.concatenate([*held, np.array(equal, np.int64)]))).tolist()
         return found
+
+    def _holding(self, string: str, low: int, high: int, text: str | None = None) -> _Rows:
+        """Those of the names from ``low`` to ``high`` that hold a string, which may begin or end with an edge."""
+        text, begins = self._text if text is None else text, self._begins
+        first, end = begins[low] - 1, begins[high]
+        places: list[int] = []
+        at = text.find(string, first, end)
+        while at >= 0 and len(places) < _FEW:
+            places.append(at)
+            at = text.find(string, at + 1, end)
+        found = np.array(places, np.int64)
+        if at >= 0:
+            found = np.concatenate([found, self._places(string, text, at, end)])
+        names = np.searchsorted(self._begins_array, found + string.startswith(EDGE), side="right")
+        return distinct(names - 1)
+
+    def _places(self, string: str, text: str, low: int, high: int) -> _Rows:
+        """Where a string is in a text that has it often."""
+        if not text.isascii():
+            # An edge is that of two names: it may be looked at twice.
+            inner, behind = (string[:-1], f"(?={EDGE})") if string.endswith(EDGE) else (string, "")
+            matches = re.compile(re.escape(inner) + behind).finditer(text, low, high)
+            return np.fromiter(map(methodcaller("start"), matches), np.int64)
+        letters = self._letters if text is self._text else self._small_letters
+        first, *others = string.encode()
+        places = low + np.flatnonzero(letters[low : high - len(others)] == first)
+        for at, letter in enumerate(others, 1):
+            places = places[letters[places + at] == letter]
+        return places
 
     def wanted(self, selection: Selection, module: str, *, default: bool) -> npt.NDArray[np.bool_]:
         """bool[count]: which rows a selection wants, as :meth:`Selection.wants` would say of each."""

@@ -14,18 +14,37 @@ from shadowgraph.ops.known_modules import KnownModule
 from shadowgraph.ops.readable_forms import readable_forms
 from shadowgraph.target.modules import Module
 
-__all__ = ["Refusals", "Refused"]
+__all__ = ["OfModule", "Refusals", "Refused"]
 
 _MOST_NAMES = 5
 
 
-class _Choice(Protocol):
+class OfModule(Protocol):
     """Functions of one module (ops/choices.py)."""
 
-    module: Module
-    known: KnownModule
-    names: dict[int, str]
-    numbers: dict[int, int]
+    @property
+    def module(self) -> Module:
+        """The module as it is loaded."""
+        ...
+
+    @property
+    def known(self) -> KnownModule:
+        """What is known of its file."""
+        ...
+
+    @property
+    def names(self) -> dict[int, str]:
+        """What some rows are called instead of what the file calls them."""
+        ...
+
+
+class _Choice(OfModule, Protocol):
+    """The same with the numbers of those that are hooked."""
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """By row."""
+        ...
 
 
 class Refused(NamedTuple):
@@ -49,7 +68,7 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, choice: _Choice, row: int, reason: Reason) -> None:
+    def add(self, choice: OfModule, row: int, reason: Reason) -> None:
         """A function of a module cannot be hooked."""
         path = choice.module.path
         self._modules[path] = choice.known

@@ -11,13 +11,15 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from shadowgraph.errors import UsageError
 
 __all__ = ["LibraryCalls", "Matcher", "Rule", "Selection", "function_rule", "module_rule", "nearest", "nearest_names"]
 
-Matcher = Callable[[str], bool]
+Matcher = Callable[[str], object]  # what is true of names that match
 
 
 class LibraryCalls:
@@ -44,7 +46,7 @@ class Rule:
 
     def wants_module(self, name: str) -> bool:
         """Whether the rule can match in a module at all."""
-        return self.module is None or self.module(name)
+        return self.module is None or bool(self.module(name))
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,14 @@ class Selection:
         """Whether only what a rule includes is traced: so it is if the first rule includes."""
         return bool(self.rules) and self.rules[0].include and not self.everything
 
-    @property
+    def anew(self) -> Selection:
+        """The same, of which nothing has matched yet. Its text may be long: that and its hash are made here, once."""
+        hash(self.text)
+        fresh = copy(self)
+        object.__setattr__(fresh, "matched", set())
+        return fresh
+
+    @cached_property
     def text(self) -> str:
         """The choice in a few words."""
         if self.everything and not self.rules:
@@ -105,6 +114,11 @@ class Selection:
         if self.everything:
             return self
         return replace(self, rules=[rule for rule in self.rules if rule.module is not None or not rule.include])
+
+    @property
+    def has_matched(self) -> bool:
+        """Whether each of its rules has matched something that was looked at."""
+        return all(rule.text in self.matched for rule in self.rules)
 
     def wants(self, module: str, names: Sequence[str], *, default: bool) -> bool:
         """Whether a function with these names is traced. ``default``: it is if no rule says otherwise."""
@@ -151,9 +165,8 @@ def _matcher(pattern: str) -> Matcher:
             expression = re.compile(pattern[3:])
         except re.error as error:
             raise UsageError(f"{pattern}: is not a regular expression: {error}") from None
-        return lambda name: expression.search(name) is not None
+        return expression.search
     if not any(character in pattern for character in "*?["):
         return lambda name: name == pattern
-    expression = re.compile(fnmatch.translate(pattern))
     # What is copied from a message is what it says: [abi:cxx11] is a part of names.
-    return lambda name: name == pattern or expression.match(name) is not None
+    return re.compile(f"{fnmatch.translate(pattern)}|{re.escape(pattern)}\\Z").match
