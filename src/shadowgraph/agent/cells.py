@@ -73,8 +73,7 @@ class Cells:
     def clear(self, first: int, count: int) -> None:
         """Set cells to 0 that nobody adds to; they are whole pages."""
         size = layout.PAGE_CELLS
-        for page in self._pages(first // size, (first + count + size - 1) // size):
-            self.arena.cells[page] = 0
+        self.arena.cells[self._pages(first // size, (first + count + size - 1) // size)] = 0
 
     def _pages(self, low: int, high: int) -> list[int]:
         pages = self.arena.pages[: int(self.arena.header["page_end"])]
