@@ -42,6 +42,7 @@ from shadowgraph.ops.function_ids import Numbers
 from shadowgraph.ops.joining import live_controllers
 from shadowgraph.ops.known_modules import KnownModules
 from shadowgraph.ops.leaving import leave
+from shadowgraph.ops.losses import Losses
 from shadowgraph.ops.present import join_functions
 from shadowgraph.ops.recorder_slot import Joined, take_first_place, take_recorder_slot
 from shadowgraph.ops.refusals import Refusals
@@ -88,6 +89,7 @@ class Attachment:
     slot: int = 0
     follow: bool = False
     _former: set[tuple[int, int]] = field(default_factory=set)
+    _losses: Losses | None = None
 
     @property
     def wanted(self) -> int:
@@ -105,8 +107,8 @@ class Attachment:
             began = read_ticks()
             if self.recorded:
                 self._take_slot(agent)
-            path = self.chosen.executable.path
-            process = EnteredProcess(self.pid, agent, path, self.slot, refused=self.refused, began=began)
+            process = self._entered(agent)
+            process.began = began
             self._join_functions(process)
             return process
         with lifted(self.pid):
@@ -203,7 +205,7 @@ class Attachment:
         if self.recorded:
             self._take_slot(agent)
         tell_runtimes(self.memory, self.chosen.modules, self.known_modules, agent)
-        process = EnteredProcess(self.pid, agent, self.chosen.executable.path, self.slot, refused=self.refused)
+        process = self._entered(agent)
         loaded = {(one.path, one.base) for one in read_modules(self.pid)}
         jumps, moves = [], []
         for place, (choice, request) in zip(placed, self.requests, strict=True):
@@ -219,8 +221,13 @@ class Attachment:
         self._join_functions(process)
         return process
 
+    def _entered(self, agent: Agent) -> EnteredProcess:
+        path = self.chosen.executable.path
+        return EnteredProcess(self.pid, agent, path, self.slot, refused=self.refused, losses=self._losses)
+
     def _take_slot(self, agent: Agent) -> None:
-        """Register our recorder."""
+        """Register our recorder. What is lost from now on is its loss, whenever somebody begins to drain."""
+        self._losses = Losses(agent.arena, self.slot)
         if self.joined is None:
             take_first_place(agent, self.selection, self.settings, follow=self.follow)
         else:

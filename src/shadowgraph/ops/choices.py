@@ -8,6 +8,7 @@ from shadowgraph.agent.hooks import Hooks
 from shadowgraph.agent.inject import Agent
 from shadowgraph.image import Reason
 from shadowgraph.ops.known_modules import KnownModule
+from shadowgraph.ops.losses import Losses
 from shadowgraph.ops.refusals import Refusals
 from shadowgraph.target.modules import Module
 from shadowgraph.trace.ticks import read_ticks
@@ -44,7 +45,7 @@ class EnteredProcess:
     ``refused`` has what was wanted and could not be hooked.
 
     ``traced`` are the ids of the functions that are hooked for tracing, not for our own needs. ``began`` is a tick
-    before the first call that may be traced.
+    before the first call that may be traced. ``losses`` are counted from before the recorder was registered, if given.
     """
 
     pid: int
@@ -55,6 +56,7 @@ class EnteredProcess:
     hooks: list[Hooks] = field(default_factory=list)
     refused: Refusals = field(default_factory=Refusals)
     began: int = field(default_factory=read_ticks)
+    losses: Losses | None = None
 
     @property
     def hooked(self) -> int:

@@ -75,7 +75,7 @@ class Drain:
     """Takes full segments of a recorder's from an arena, in order for each thread, and gives them back zeroed.
 
     ``shortest`` is the least duration of a call that is recorded, in ticks. ``renumbered`` has the functions that have
-    another number in the trace than in the arena.
+    another number in the trace than in the arena. ``losses`` count from before the recorder was registered, if given.
 
     ``pids`` are the processes seen in the arena so far that have not been finished. They are known by the numbers that
     they have for us, not by those that processes in PID namespaces of their own have for themselves.
@@ -91,6 +91,7 @@ class Drain:
         new_process: Callable[[int, int, int], int],
         shortest: int = 0,
         renumbered: Mapping[int, int] | None = None,
+        losses: Losses | None = None,
     ) -> None:
         self.arena = agent.arena
         self.slot = slot
@@ -106,7 +107,7 @@ class Drain:
         self._tick_base = tick_base
         self._new_process = new_process
         self._threads: dict[int, _Thread] = {}
-        self._losses = Losses(agent.arena, slot)
+        self._losses = losses or Losses(agent.arena, slot)
         self._processes: dict[int, int] = {}  # by pid: a process is one executed program, or a fork of it
         self._began: dict[int, int | None] = {}  # by pid
         self._outside: dict[int, int] = {}  # pid by the number in a PID namespace

@@ -255,10 +255,10 @@ class Recording:
         def new_process(pid: int, parent: int, start: int) -> int:
             return self._new_process(pid, parent, command, start)
 
-        place = (process.agent, process.slot)
         renumbered = numbers.renumbered if isinstance(numbers, ArenaNumbers) else None
-        shortest = self.settings.minimal_ticks
-        drain = Drain(*place, self.spool, self.numbering, self.tick_base, new_process, shortest, renumbered)
+        begun = (self.spool, self.numbering, self.tick_base, new_process)
+        shortest, losses = self.settings.minimal_ticks, process.losses
+        drain = Drain(process.agent, process.slot, *begun, shortest, renumbered, losses)
         image = EnteredImage(process, drain, numbers)
         self.images.append(image)
         self._count_hooks(image)
