@@ -15,7 +15,7 @@ from shadowgraph.target.memory import Memory, read_mappings
 from tests.support.attached import Running
 from tests.support.forked import forked
 from tests.support.live import started, wait_for_users
-from tests.support.manners import recorder, run
+from tests.support.manners import program, recorder, run
 
 
 def record(trace: Path, lines: list[str], *options: str) -> list[int]:
@@ -221,3 +221,18 @@ def test_workers_of_multiprocessing_import_modules_that_are_recorded(tmp_path: P
         threads = dict(zip(*(trace.threads[name].to_pylist() for name in ("thread", "pid")), strict=True))
         assert {threads[thread] for thread in trace.calls["thread"].to_pylist()} == workers
     assert counted["PyInit__decimal"] == len(workers)
+
+
+def test_a_process_that_forks_on_is_one_process_when_its_recording_is_over(tmp_path: Path) -> None:
+    with Running([program("forks_on")]) as running:
+        command = started(
+            "record", "--pid", str(running.pid), "-f", "leaf", "--for", "200ms", "-o", str(tmp_path / "t.sgt")
+        )
+        _, errors = command.communicate(timeout=120)
+        assert command.returncode == 0, errors
+        assert running.end("") == ["OK"]
+    assert "executed" not in errors
+    with shadowgraph.open(tmp_path / "t.sgt") as trace:
+        rows = {name: trace.processes[name].to_pylist() for name in ("pid", "end_ns")}
+    assert len(set(rows["pid"])) == len(rows["pid"]) > 1
+    assert None not in rows["end_ns"]

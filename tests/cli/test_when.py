@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.counts import Counts, read_counts
+from tests.support.live import SHADOWGRAPH
 from tests.support.manners import program, recorder, run
 
 CALLS = {"main": 1, "twice": 107, "down": 21, "leaves": 10, "take_time": 6}
@@ -82,3 +83,22 @@ def test_a_mistake_is_shown_with_a_mark_below_it_before_anything_runs(
     assert (ended.output, ended.status) == ("", 2)
     assert ended.errors == f"shadowgraph: --when: {sentence}\n    {predicate}\n    {mark}\n"
     assert not trace.exists()
+
+
+@pytest.mark.parametrize("command", ["count", "hist"])
+def test_where_a_condition_holds_for_no_call_that_is_what_is_said(command: str) -> None:
+    ended = run(
+        [
+            *SHADOWGRAPH,
+            command,
+            "-f",
+            "down",
+            "--when",
+            "arg(0) == 99999",
+            "--",
+            program("conditions", "o1", "-pthread"),
+        ]
+    )
+    assert "--when left out all calls of these" in ended.output
+    assert "none of these was called" not in ended.output + ended.errors
+    assert "21 calls left out by --when" in ended.errors

@@ -24,7 +24,7 @@ from tests.support.build import PROGRAMS, compile_files, scratch_folder
 from tests.support.killed_live import run_controller_from, some_moments
 from tests.support.manners import program
 
-KILLS = 8
+KILLS = 5
 COUNTED = "libreloaded.so!library_function"
 FUNCTIONS = ["libreloaded.so!library_*", "step"]
 IN_A_ROUND = 3 * (1 + 50 + 1)  # calls of library_function: by the constructor, by the program, by the destructor

@@ -1,6 +1,6 @@
 """Users come, go, pause and go on while eight threads call: results stay right, and each sees its own calls (R8, R20).
 
-SHADOWGRAPH_STORM_SECONDS: how long (otherwise two minutes).
+SHADOWGRAPH_STORM_SECONDS: how long (otherwise a minute).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shadowgraph.live.user import Numbers
 from tests.support.attached import Seen
 from tests.support.storm import USERS, Span, Storm
 
-SECONDS = float(os.environ.get("SHADOWGRAPH_STORM_SECONDS", "120"))
+SECONDS = float(os.environ.get("SHADOWGRAPH_STORM_SECONDS", "60"))
 THREADS = 8
 FUNCTIONS = ["work", "leaf"]
 

@@ -95,7 +95,8 @@ def test_a_process_that_does_not_exist_is_said_not_to() -> None:
 
 
 def test_a_process_that_may_not_be_traced_is_said_so_with_a_remedy() -> None:
-    with pytest.raises(StartError, match=rf"^process {os.getpid()} may not be traced by this user: .*; run "):
+    remedy = "run shadowgraph as root" if os.geteuid() else "a sandbox may forbid it even to root"
+    with pytest.raises(StartError, match=rf"^process {os.getpid()} may not be traced by this user: .*; {remedy}"):
         ptrace.seize(os.getpid())  # nobody may trace himself
 
 

@@ -110,7 +110,9 @@ class _Counts:
             with_rates = options["interval"] is not None
             lines = [(function, calls, rate if with_rates else None) for function, calls, rate in shown]
             left_out = self._left_out(len(rows) - len(shown), len(counts) - len(rows))
-            if not any(counts.values()):
+            if not any(counts.values()) and self._session.filtered:
+                left_out.append("--when left out all calls of these")
+            elif not any(counts.values()):
                 when = " so far" if end is None else ""
                 idle = f": {self._session.idle}" if self._session.idle else ""
                 where = self._session.where_else(options["functions"])

@@ -102,7 +102,9 @@ def _write(output: Output, histogram: Histogram, session: Session, options: dict
             output.line(f"... and {count_of(left['more'], 'more function')} (--limit 0 shows all)")
         if silent:
             output.line(f"{count_of(silent, 'function')} without a call left out")
-        if not found:
+        if not found and session.filtered:
+            output.line("--when left out all calls of these")
+        elif not found:
             idle = f": {session.idle}" if session.idle else ""
             output.line(f"no call of these has ended meanwhile{idle}{session.where_else(options['functions'])}")
     output.flush()

@@ -324,6 +324,9 @@ class Drain:
         ``ended`` is when, in ticks since the base; ``status`` its wait status, which its parent alone gets to know.
         """
         self._meet_threads()
+        self._finish_known(pid, ended, status)
+
+    def _finish_known(self, pid: int, ended: int, status: int | None) -> None:
         segments = self.rings.segments
         frozen = self._frozen.get(pid)
         if frozen is not None:
@@ -411,8 +414,9 @@ class Drain:
     def finish(self, ended: int) -> None:
         """Finish all processes, and note what threads without an entry of their own have lost."""
         self._look_for_others()
+        self._meet_threads()  # once: those that are finished may run on, and would be met anew
         for pid in sorted(self.pids):
-            self.finish_process(pid, ended)
+            self._finish_known(pid, ended, None)
         missed, dropped = self._losses.of_nobody()
         if missed or dropped:
             row = {

@@ -39,7 +39,7 @@ def loss_lines(trace: Trace) -> list[str]:
 
 def _why_dropped(trace: Trace) -> str:
     """Under `--on-full block` a thread waits for room: calls are dropped only once the recording has stopped."""
-    stopped = trace.metadata.get("end", {}).get("reason") in STOPPED
+    stopped = trace.metadata.get("end", {}).get("reason") in _STOPPED
     waits = trace.metadata.get("on_full") == "block"
     if stopped:
         return "the recording had stopped" + ("" if waits else ", or the buffers were full")
